@@ -16,7 +16,7 @@ from matplotlib import pyplot as plt
 
 import overlaps as ov
 from overlaps.theory import cayley_hamilton, plateau
-from overlaps.theory.cayley_hamilton.hierarchy import LIMIT
+from overlaps.theory.cayley_hamilton.hierarchy import MAX_EIGENVALUES
 
 # %%
 # Four bases of the same flow
@@ -58,7 +58,7 @@ def draw_errors(ax, beta, found):
         (line,) = ax.loglog(L, np.minimum(gap, STOPPED), style, ms=5, lw=1.2, label=basis, mfc="none")
         broken = L[finished == 0]
         ax.plot(broken, np.full(broken.size, STOPPED), "X", color=line.get_color(), ms=10 if basis == "monomial" else 6)
-    ax.axvspan(LIMIT, 80, color="0.93", zorder=0)
+    ax.axvspan(MAX_EIGENVALUES, 80, color="0.93", zorder=0)
     ax.set(xlabel="number of eigenvalues $L$", xlim=(1.8, 72), ylim=(3e-14, 3e4), title=rf"$\beta = {beta:g}$")
     ax.set_xticks([2, 4, 8, 16, 32, 64], ["2", "4", "8", "16", "32", "64"])
     ax.minorticks_off()

@@ -224,12 +224,12 @@ def test_later_plateaus_depend_on_the_direction():
 
 def test_generic_starts_are_those_of_moved_weights(monkeypatch, rng):
     """The overlaps of explicit weights W + e (a W + b W*) in each eigenspace, with the same random a, b."""
-    monkeypatch.setattr(generic_plateau, "SMALL", 0.3)
+    monkeypatch.setattr(generic_plateau, "CURVE", generic_plateau.CURVE._replace(perturbation=0.3))
     N, halves = 40, np.repeat([0, 1], 20)
     model = ov.committee_machine(3, 2, eta=0.3, spectrum=ov.Spectrum([1.7, 0.4], [0.5, 0.5]))
     W, W_star = rng.standard_normal((3, N)), rng.standard_normal((2, N))
     state = ov.State.from_weights(model, W=W, W_star=W_star)
-    moved = generic_plateau._moved(model, state, np.random.default_rng(7))
+    moved = generic_plateau._perturbed(model, state, np.random.default_rng(7))
     draws = np.random.default_rng(7)
     a, b = draws.standard_normal((2, 3, 3)), draws.standard_normal((2, 3, 2))
     for l, s in enumerate(model.spectrum.s):

@@ -1,9 +1,9 @@
-"""The plateaus that a generic start meets, without its trajectory: a curve from overlaps that nearly vanish."""
+"""Plateaus of a generic start: they are found on one curve, which starts from overlaps that nearly vanish."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, overload
+from typing import Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -13,20 +13,26 @@ from .models import Model, State
 from .models.features import check_features
 from .results.trajectory import Trajectory
 from .stability.linear import growing_rates
-from .stability.plateaus import GROWING, SLOW, Plateau, find
+from .stability.plateaus import CRITERIA, Plateau, find
 from .stability.symmetry import averaged, equal_readouts
 
-# Relative size of the random differences between students at the start: that of N = 10^16 random inputs. They grow for
-# 18 growth times; with 1e-4, N = 10^8, curves pass some saddles before they have come near, with 1e-12 all is slower.
-SMALL = 1e-8
-# Doublings of the time 1/eta, a million-fold, after which a curve that still moves is left.
-DOUBLINGS = 20
-# Records in a doubling of time, as many as ``traj.plateaus()`` takes, and time before the first doubling, in doublings.
-RECORDS, BEFORE = 75, 7
-# Relative change of eps_g in a doubling of time. Below, the curve has come to rest; above, it may be passing a saddle.
-REST = 1e-9
-# eps_g below which a curve has learned all there is: no plateau, and rounding is next.
-LEARNED = 1e-12
+
+class CurveOptions(NamedTuple):
+    """Tunable numbers of the curve on which plateaus are searched."""
+
+    # Relative size of the random differences between students at the start: that of random weights at N = 10^16. They
+    # grow for 18 growth times. With 1e-4 (N = 10^8) curves pass some saddles at a distance; with 1e-12 they are longer.
+    perturbation: float = 1e-8
+    max_doublings: int = 20  # Integrations of doubling length, from 1/eta to 2^19/eta, where a curve is abandoned.
+    records_per_doubling: int = 75  # Records in a doubling of time, as many as ``traj.plateaus()`` uses.
+    doublings_before: int = 7  # The first integration, to 1/eta, has records from 2^-7/eta on.
+    # Relative change of eps_g in a doubling of time below which the curve is at rest. Larger: curves that pass a
+    # saddle count as being at rest.
+    rest_tol: float = 1e-9
+    learned_eps_g: float = 1e-12  # eps_g below which learning is complete: rounding comes next.
+
+
+CURVE = CurveOptions()
 
 
 @overload
@@ -42,9 +48,9 @@ def plateau(
 ) -> Plateau | list[Plateau]:
     r"""Find the plateau that a generic start meets first: its height, its growing modes and their rates.
 
-    The start, averaged over permutations of the students with equal second layers, is moved by :math:`10^{-8}` in a
-    random direction, and its curve followed until it has left the first saddle at which it waits for longer than the
-    growth time of the fastest mode there: the limit of large N. Newton's method polishes the saddle.
+    The start is averaged over permutations of the students with equal second layers, and moved by :math:`10^{-8}` in a
+    random direction. Its curve is followed until it has left the first saddle near which it stays for longer than the
+    growth time of the fastest mode there: the limit of large N. Newton's method refines the saddle.
 
     Parameters
     ----------
@@ -52,24 +58,24 @@ def plateau(
         The learning problem.
     start : "random" or State
         Random weights of students and teachers at N -> infinity, that is q^l = student_scale^2 p_l and t^l = p_l times
-        identity and r = 0; or overlaps of one's own.
+        identity and r = 0; or given overlaps.
     student_scale : float
         Standard deviation of random student weights.
     all : bool
-        Whether to follow the curve to its end, at most to alpha = 10^6/eta, for all plateaus in the order of time.
+        Whether to follow the curve to its end, at most to alpha = 10^6/eta, and return all plateaus in order of time.
     rng : int or numpy.random.Generator
         Seed of the direction. The plateaus after the first may depend on it, as they do on the weights of a run.
 
     Returns
     -------
     Plateau, or list of Plateau with ``all``
-        ``height``, ``state``, ``rates``, ``growing``; its ``alpha`` is nan: how long a curve waits is known from a
+        ``height``, ``state``, ``rates``, ``growing``; its ``alpha`` is nan. The duration of a plateau follows from a
         trajectory (``traj.plateaus()``) or, at finite N, from :func:`overlaps.theory.escape_time.escape`.
 
     Raises
     ------
     ValueError
-        Bad input; a curve that waits at no saddle: linear students, a single student, eta above the rate up to which
+        Bad input; a curve without a plateau: linear students, a single student, eta above the rate up to which
         the plateau exists. With ``all`` such a curve has an empty list.
 
     Warns
@@ -79,10 +85,10 @@ def plateau(
 
     Notes
     -----
-    The saddle is *exact* to rounding; which passages count as waiting is a *convention*, that of ``traj.plateaus()``.
-    Which saddle is named where several lie near the curve is *heuristic*, and so is that none is: students without a
-    symmetry may wait at errors a few per cent from all saddles. At smaller N a curve may leave before it has come near
-    the first saddle, and wait at later ones only.
+    The saddle is *exact* to rounding; which passages count as plateaus is a *convention*, that of ``traj.plateaus()``.
+    The choice among several saddles near the curve is *heuristic*, and so is the answer that there is none: students
+    without a symmetry may be slow at errors a few per cent from all saddles. At smaller N a curve may turn away before
+    it comes near the first saddle, and have later plateaus only.
 
     References
     ----------
@@ -94,7 +100,7 @@ def plateau(
     >>> ov.plateau(ov.committee_machine(3, 3, eta=0.5))
     plateau at eps_g = 0.0320998: all students equivalent; 4 growing modes, the fastest at rate 0.02053
 
-    Students of which one has a smaller second layer, at a rate so high that its differences from the others grow:
+    One student has a smaller second layer, and the learning rate is so high that its differences from the others grow:
 
     >>> model = ov.committee_machine(3, 1, eta=0.25, spectrum=ov.Spectrum(s=[3.0], p=[1.0]), v=[1.0, 1.0, 0.5])
     >>> [round(one.height, 4) for one in ov.plateau(model, all=True)]
@@ -107,13 +113,13 @@ def plateau(
         check.choice("start", start, ("random",), "Or a State.")
     state = random_mean(model, scale) if isinstance(start, str) else check.state(start).on(model)
     symmetric = averaged(model, state, equal_readouts(state.v))
-    found, message = _followed(model, _moved(model, symmetric, rng), every)
+    found, message = _follow(model, _perturbed(model, symmetric, rng), every)
     found = [replace(one, alpha=(np.nan, np.nan)) for one in found]
     if every or found:
         return found if every else found[0]
     raise ValueError(
-        f"no plateau: a curve of {model} from overlaps that nearly vanish {message}, and waited at no saddle with "
-        "growing modes. Linear or single students have none; lower eta, or look at traj.plateaus() of a trajectory."
+        f"no plateau: a curve of {model} from overlaps that nearly vanish {message}, and was slow at no saddle "
+        "with growing modes. Linear or single students have none; lower eta, or try traj.plateaus() of a trajectory."
     )
 
 
@@ -124,58 +130,58 @@ def random_mean(model, scale):
     return State.from_blocks(model, q=scale**2 * p * np.eye(model.K), r=r, t=p * np.eye(model.M))
 
 
-def _moved(model, state, rng):
-    """The state of students w_k + SMALL (sum of students and static rows at random), block by block.
+def _perturbed(model, state, rng):
+    """The state of students w_k + perturbation (random sum of students and static rows), block by block.
 
-    Overlaps of vectors stay overlaps of vectors. Like those of random weights, their changes are as small as students.
+    Overlaps of vectors stay overlaps of vectors. Changes are proportional to the students' norms, as for random
+    weights.
     """
-    q, r, source = state.q, model.rows(state), model._static_overlaps(state)
-    own = np.eye(model.K) + SMALL * rng.standard_normal(q.shape)
+    q, r, static = state.q, model.rows(state), model._static_overlaps(state)
+    own = np.eye(model.K) + CURVE.perturbation * rng.standard_normal(q.shape)
     size = np.sqrt(np.einsum("lkk->lk", q))[:, :, None]
-    other = SMALL * size * rng.standard_normal(r.shape)
+    other = CURVE.perturbation * size * rng.standard_normal(r.shape)
     mixed, turned = own @ r, other.swapaxes(1, 2)
-    q = own @ q @ own.swapaxes(1, 2) + mixed @ turned + (mixed @ turned).swapaxes(1, 2) + other @ source @ turned
-    return replace(state, q=q, **model.split_rows(mixed + other @ source))
+    q = own @ q @ own.swapaxes(1, 2) + mixed @ turned + (mixed @ turned).swapaxes(1, 2) + other @ static @ turned
+    return replace(state, q=q, **model.split_rows(mixed + other @ static))
 
 
-def _followed(model, state, every):
-    """Plateaus of the curve from a state, until it has left the first one or, if ``every``, to the end; and its end."""
-    begun, length, before, waited = state.alpha, 1 / model.eta, np.inf, False
-    times, parts, found = np.append(0.0, np.geomspace(0.5**BEFORE, 1.0, BEFORE * RECORDS + 1)), [], []
-    for _ in range(DOUBLINGS):
-        run = Trajectory(**vars(evolve(model, state, begun + length * times)))
-        parts.append(run)
+def _follow(model, state, every):
+    """Plateaus of the curve from a state, up to the first one or, with ``every``, all; and how the curve ends."""
+    start, length, before, was_slow = state.alpha, 1 / model.eta, np.inf, False
+    records, n = CURVE.records_per_doubling, CURVE.doublings_before
+    times, runs, found = np.append(0.0, np.geomspace(0.5**n, 1.0, n * records + 1)), [], []
+    for _ in range(CURVE.max_doublings):
+        run = Trajectory(**vars(evolve(model, state, start + length * times)))
+        runs.append(run)
         eps_g, state = run.eps_g[-1], run[-1]
         if not run.success:
             if every:
-                known = f"plateau: the curve is known to alpha = {state.alpha:.3g} only: {run.message}"
-                warn(known + check.see("committee", "Plateau, specialisation, stability"))
-            return _plateaus(model, parts), f"ended early ({run.message})"
-        if eps_g < LEARNED:
-            return _plateaus(model, parts), f"learned all there is by alpha = {state.alpha:.3g}"
-        rests, before = abs(eps_g - before) < REST * eps_g, eps_g
-        waits = bool(np.min(np.abs(np.diff(np.log(run.eps_g)))) < SLOW * np.log(2) / RECORDS)
-        # Newton's method is most of the work: not while the curve waits, nor once more while it falls
-        if not every and (rests or (waited and not waits)):
-            found = _plateaus(model, parts)
-            if found and (rests or found[0].alpha[1] < run.alpha[0]):
+                message = f"plateau: the curve is known to alpha = {state.alpha:.3g} only: {run.message}"
+                warn(message + check.see("committee", "Plateau, specialisation, stability"))
+            return _plateaus(model, runs), f"ended early ({run.message})"
+        if eps_g < CURVE.learned_eps_g:
+            return _plateaus(model, runs), f"learned the task by alpha = {state.alpha:.3g}"
+        at_rest, before = abs(eps_g - before) < CURVE.rest_tol * eps_g, eps_g
+        slow = bool(np.min(np.abs(np.diff(np.log(run.eps_g)))) < CRITERIA.max_slope * np.log(2) / records)
+        # Newton's method takes most of the time: only where a slow stretch has ended, or at rest
+        if not every and (at_rest or (was_slow and not slow)):
+            found = _plateaus(model, runs)
+            if found and (at_rest or found[0].alpha[1] < run.alpha[0]):
                 return found, ""
-        waited = waits
-        if rests and not growing_rates(model, state, GROWING).size:
-            return found or _plateaus(model, parts), f"came to rest by alpha = {state.alpha:.3g}"
-        length, times = 2 * length, np.geomspace(0.5, 1.0, RECORDS + 1)[1:]
-    return _plateaus(model, parts), f"was followed to alpha = {state.alpha:.3g}"
+        was_slow = slow
+        if at_rest and not growing_rates(model, state, CRITERIA.growth_tol).size:
+            return found or _plateaus(model, runs), f"came to rest by alpha = {state.alpha:.3g}"
+        length, times = 2 * length, np.geomspace(0.5, 1.0, records + 1)[1:]
+    return _plateaus(model, runs), f"was followed to alpha = {state.alpha:.3g}"
 
 
-def _plateaus(model, parts):
-    """Plateaus of the curve that consists of ``parts``, trajectories one after the other."""
-    ends = np.cumsum([len(part.alpha) for part in parts])
-    alpha, eps_g, floor = (
-        np.concatenate([getattr(x, name) for x in parts]) for name in ("alpha", "eps_g", "eps_floor")
-    )
+def _plateaus(model, runs):
+    """Plateaus of the curve that consists of ``runs``, trajectories one after the other."""
+    ends = np.cumsum([len(run.alpha) for run in runs])
+    alpha, eps_g, floor = (np.concatenate([getattr(x, name) for x in runs]) for name in ("alpha", "eps_g", "eps_floor"))
 
     def state(i):
-        part = int(np.searchsorted(ends, i, side="right"))
-        return parts[part][int(i - ends[part])]
+        run = int(np.searchsorted(ends, i, side="right"))
+        return runs[run][int(i - ends[run])]
 
     return find(model, alpha, eps_g, floor, state)

@@ -14,6 +14,7 @@ from scipy.optimize import brentq
 import overlaps as ov
 from overlaps.flow.jacobian import Jacobian, jacobian
 from overlaps.flow.system import System
+from overlaps.stability import critical, linear
 from overlaps.stability.critical import _Branch
 
 UNEQUAL = ov.Spectrum(s=[4.0, 0.8, 0.32], p=[0.1, 0.65, 0.25])  # of mean one
@@ -131,7 +132,7 @@ def test_modes_are_eigenvectors_in_matrix_form(rng):
 
 
 def test_leading_eigenvalues_of_many_blocks_are_those_of_the_dense_matrix(monkeypatch):
-    """Above ``DENSE`` order parameters the Arnoldi method is used; growing modes stand out and are all found."""
+    """Above ``max_dense`` order parameters the Arnoldi method is used; growing modes stand out and are all found."""
     p = np.linspace(0.0, 2.0, 20)[::-1] / 20  # unequal, the last one 0
     model = ov.committee_machine(3, 3, eta=0.1, spectrum=ov.Spectrum(s=ov.power_law(beta=1.0, L=20).s, p=p))
     t = model.spectrum.p[:, None, None] * (
@@ -139,7 +140,7 @@ def test_leading_eigenvalues_of_many_blocks_are_those_of_the_dense_matrix(monkey
     )
     state = equal_students(model, t, np.full(3, 0.26))
     dense = ov.linearise(model, state)
-    monkeypatch.setattr("overlaps.stability.linear.DENSE", 10)
+    monkeypatch.setattr(linear, "EIGENVALUES", linear.EIGENVALUES._replace(max_dense=10))
     few = ov.linearise(model, state)
     assert few.dimension == dense.dimension and 4 <= few.eigenvalues.size <= 6
     np.testing.assert_allclose(few.eigenvalues.real, dense.eigenvalues.real[: few.eigenvalues.size], rtol=1e-10)
@@ -667,7 +668,8 @@ def test_fixed_point_that_runs_away(K, noise, work, monkeypatch):
     One unit: students of infinite weight that point at the teacher balance drift and noise where 2 = eta (E + noise^2),
     E = (2 / pi) arcsin(1/3) their mean error; no fixed point is left above.
     """
-    monkeypatch.setattr("overlaps.stability.critical.WORK", work)  # 250: enough for a tenfold weight
+    options = critical.CONTINUATION._replace(max_total_steps=work)  # 250: enough for a tenfold weight
+    monkeypatch.setattr(critical, "CONTINUATION", options)
     model = ov.committee_machine(K, K, eta=2.0, noise=noise)
     found = ov.critical_eta(model, ov.fixed_point(model, perfect(model)).state)
     assert np.isnan(found) and found.kind.startswith("none below") and "runs away" in found.message
@@ -734,7 +736,7 @@ def test_aligned_kinked_units_are_refused():
 
 
 def test_large_states_are_refused_by_dense_methods(monkeypatch):
-    monkeypatch.setattr("overlaps.stability.linear.DENSE", 10)
+    monkeypatch.setattr(linear, "EIGENVALUES", linear.EIGENVALUES._replace(max_dense=10))
     model = ov.committee_machine(2, 2, eta=0.5, spectrum=ov.power_law(beta=1.0, L=3))
     for function in (ov.fixed_point, ov.critical_eta):
         with pytest.raises(ValueError, match="21 order parameters; expected at most 10"):

@@ -212,7 +212,7 @@ def test_a_level_that_no_curve_reaches_is_given_up_where_curves_rest(monkeypatch
     with pytest.raises(ValueError, match=r"was given up at alpha = \d+.*come to rest at") as told:
         ov.theory.escape(model, "random", 700, 1e-6, points=64)
     assert f"rest at {rest.eps_g[-1]:.6g}." in str(told.value)
-    monkeypatch.setattr(escape_time, "WINDOWS", 2)
+    monkeypatch.setattr(escape_time, "ESCAPE", escape_time.ESCAPE._replace(max_windows=2))
     with pytest.raises(ValueError, match="the search for it was given up at alpha = .* and moves"):
         ov.theory.escape(model, "random", 700, 0.01, points=64)
 

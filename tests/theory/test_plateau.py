@@ -413,7 +413,7 @@ def model_with(**options):
         (lambda: plateau.escape_time(2, K=1, T2=1.0, eta=0.1), "K = 1; expected at least 2 students"),
         (lambda: plateau.escape_time(2, T2=1.0, D2=1.5, eta=0.1), "expected a larger T2"),
         (lambda: plateau.length(-1.0, N=10, student_scale=1.0), "rate = -1.0"),
-        (lambda: plateau.length(1.0, N=10, student_scale=0.0), "Equal students would stay"),
+        (lambda: plateau.length(1.0, N=10, student_scale=0.0), "Equal students never leave"),
         (lambda: plateau.second_moment(beta=0.0, L=3), "beta = 0.0"),
         (lambda: plateau.wide_escape_time(2, eta=0.1, T2=0.0), "T2 = 0.0"),
         (lambda: plateau.length(1.0, N=10, student_scale=1.0, descent=-1.0), "descent = -1.0"),

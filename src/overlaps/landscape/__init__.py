@@ -1,6 +1,6 @@
-"""Functions of the overlaps beside the error: its Hessian over the weights, and averages of any function of the fields.
+"""Functions of the overlaps: the Hessian of the error over the weights, and averages of any function of the fields.
 
-``hessian`` needs nothing but the closure and its derivatives: whatever ``ov.linearise`` takes is served.
+``hessian`` needs only the closure and its derivatives, and accepts every model that ``ov.linearise`` accepts.
 """
 
 from .averages import field_average

@@ -28,7 +28,7 @@ def field_average(
         ``f(lam, nu, theta) -> float`` of the fields lam (K,), nu (M,), and theta (K,), the second layer or the
         parameters of a rule. Compiled by numba, as the force of :class:`overlaps.Rule`.
     model : Model, optional
-        Whose fields these are; the trajectory's by default.
+        Model that defines the fields; the trajectory's by default.
     breaks : array_like, shape (m, K + M + 1), optional
         Planes c . (lam, nu) = t across which f jumps or kinks, as in :class:`overlaps.Rule`.
 
@@ -40,12 +40,12 @@ def field_average(
     Raises
     ------
     ValueError
-        A function that numba cannot compile; more than eight fields; an average that does not settle to 1e-8 (1e-3 for
-        four fields with breaks, and for more than four), most often for a break that is not declared.
+        A function that numba cannot compile; more than eight fields; an average that does not converge to 1e-8 (1e-3
+        for four fields with breaks, and for more than four), most often because a break is not declared.
 
     Notes
     -----
-    Exact to the tolerance; it costs the integration nothing.
+    Exact to the tolerance; computed from the records, after the integration.
 
     Examples
     --------

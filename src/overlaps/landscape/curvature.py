@@ -1,7 +1,7 @@
 """The Hessian of the population error over all weights, from the overlaps alone."""
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -15,11 +15,20 @@ from ..models.state import State, gram
 from ..results import Trajectory, plotting
 from ..stability.linear import check_dense
 
-# Share of the largest eigenvalue below which others count as zero: they belong to directions that the error does not
-# see.
-ZERO = 1e-12
-ROUNDING = 1e-14  # eigenvalues of the joint overlaps below this share of the largest are zero
-WIDTH = 1 / 200  # a peak of the density is this share of the range of the eigenvalues wide
+
+class HessianOptions(NamedTuple):
+    """Tunable numbers of the Hessian spectrum."""
+
+    # Outliers below this fraction of the largest count as zero when negative ones are counted: the error does not
+    # depend on their directions, and rounding gives them either sign.
+    zero_tol: float = 1e-12
+    # Eigenvalues of the joint overlaps below this fraction of the largest are set to zero. Their square roots, about
+    # 1e-8 in units of the largest, would split degenerate eigenvalues.
+    overlap_tol: float = 1e-14
+    peak_width: float = 1 / 200  # Width of a peak of the density, as a fraction of the range of the eigenvalues.
+
+
+HESSIAN = HessianOptions()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,7 +41,7 @@ class HessianSpectrum(Immutable):
     Attributes
     ----------
     model : Model
-        Whose error it is.
+        Model of the error.
     alpha : None, float or ndarray, shape (n,)
         Learning time of the records; None for a state.
     eps_g : float or ndarray, shape (n,)
@@ -62,12 +71,12 @@ class HessianSpectrum(Immutable):
 
     def __getitem__(self, index: Any) -> "HessianSpectrum":
         if self.outliers.ndim == 1:
-            raise TypeError("this is the Hessian of one state; only that of a trajectory has records to pick from.")
+            raise TypeError("this is the Hessian of one state; only that of a trajectory has records.")
         values = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "model"}
         return HessianSpectrum(self.model, **values)
 
     def multiplicities(self, N: int) -> Floats:
-        """How often each bulk eigenvalue occurs at input dimension N, N p_l - K - M (L,).
+        """Multiplicity of each bulk eigenvalue at input dimension N, N p_l - K - M (L,).
 
         Raises
         ------
@@ -89,13 +98,13 @@ class HessianSpectrum(Immutable):
 
     @property
     def negative_fraction(self) -> Numbers:
-        """The same per parameter as N -> infinity: negative eigenvalues / (K N), (n,) or a float."""
+        """Fraction of negative eigenvalues as N -> infinity: their number / (K N), (n,) or a float."""
         return np.sum(self.bulk < -self._zero[..., None], axis=-1) @ self.model.spectrum.p / self.model.K
 
     @property
     def _zero(self):
         """Size (n, 1) below which eigenvalues are rounding."""
-        return ZERO * np.max(np.abs(self.outliers), axis=-1, keepdims=True)
+        return HESSIAN.zero_tol * np.max(np.abs(self.outliers), axis=-1, keepdims=True)
 
     def density(self, x: ArrayLike, N: int | None = None, width: float | None = None) -> Floats:
         """Density of all eigenvalues at x, of integral one, for the Hessian of one state.
@@ -103,11 +112,11 @@ class HessianSpectrum(Immutable):
         Parameters
         ----------
         x : array_like, shape (...)
-            Where.
+            Positions.
         N : int, optional
             Input dimension; without it N -> infinity, where outliers have no weight.
         width : float, optional
-            Standard deviation of the Gaussian that stands for each eigenvalue; by default 1/200 of their range.
+            Standard deviation of the Gaussian that replaces each eigenvalue; by default 1/200 of their range.
 
         Returns
         -------
@@ -125,7 +134,7 @@ class HessianSpectrum(Immutable):
         if N is not None:
             values, weights = np.append(values, self.outliers), np.append(weights, np.ones(self.outliers.size))
         span = max(np.ptp(np.append(self.bulk, self.outliers)), 1e-300)
-        width = span * WIDTH if width is None else check.number("width", width, above=0)
+        width = span * HESSIAN.peak_width if width is None else check.number("width", width, above=0)
         peaks = np.exp(-0.5 * ((x[..., None] - values) / width) ** 2) / (np.sqrt(2 * np.pi) * width)
         return peaks @ (weights / weights.sum())
 
@@ -149,8 +158,8 @@ def hessian(model: Model, state: State | Trajectory) -> "HessianSpectrum":
               \nabla^2\epsilon_g = H_{KK}\otimes\Omega + V^T\,\frac{\partial^2\epsilon_g}{\partial u\,\partial u'}\,V,
 
     where u are the entries of Q and R (and v, where it is trained) and V = du/dw lives in the span of students and
-    teachers. Outside of that span, of K + M dimensions in every eigenspace of the inputs, the Hessian is :math:`s_l
-    H_{KK}`: a bulk. In it there is a block of (K + M) K L numbers that the derivatives of the closure give. Exact at
+    teachers. The span has K + M dimensions in every eigenspace of the inputs. Outside of it the Hessian is :math:`s_l
+    H_{KK}`, the bulk; inside, it is a block of side (K + M) K L, which the derivatives of the closure give. Exact at
     every N for Gaussian inputs, where each eigenspace has K + M dimensions or more. For functions with a kink it is the
     Hessian of the mean, which is smooth where the loss of a sample is not. Derivatives of the closure are exact for
     erf, linear, quadratic and relu students, differences otherwise (as in :func:`overlaps.linearise`). Derived here;
@@ -161,13 +170,13 @@ def hessian(model: Model, state: State | Trajectory) -> "HessianSpectrum":
     model : Model
         Activations, second layers, spectrum. Learning rates, batches, noise and weight decay do not matter.
     state : State or Trajectory
-        Where. For a trajectory, at all of its records.
+        A state, or a trajectory: then at all of its records.
 
     Returns
     -------
     HessianSpectrum
         ``bulk``, ``outliers``, ``block``; ``density(x, N)``, ``negative(N)``, ``plot()``. Along a trajectory each array
-        has a leading axis; all blocks are kept, 8 m^2 bytes a record.
+        has a leading axis; all blocks are stored, 8 m^2 bytes a record.
 
     Raises
     ------
@@ -177,7 +186,7 @@ def hessian(model: Model, state: State | Trajectory) -> "HessianSpectrum":
 
     Examples
     --------
-    A student at rest at its plateau sees one direction down for each teacher:
+    On the plateau of the student there is one descending direction for each teacher and student:
 
     >>> import numpy as np, overlaps as ov
     >>> model = ov.quadratic_network(2, 1, eta=0.1)
@@ -191,9 +200,9 @@ def hessian(model: Model, state: State | Trajectory) -> "HessianSpectrum":
     check_features("hessian", model, getattr(state, "schedule", None))
     if hasattr(state, "alpha") and hasattr(state, "__getitem__"):
         records = [(alpha, state[i]) for i, alpha in enumerate(np.asarray(state.alpha))]
-        parts = [_at(model, record, float(alpha)) for alpha, record in records]
+        spectra = [_at(model, record, float(alpha)) for alpha, record in records]
         names = [f.name for f in fields(HessianSpectrum) if f.name != "model"]
-        return HessianSpectrum(model, **{name: np.array([getattr(x, name) for x in parts]) for name in names})
+        return HessianSpectrum(model, **{name: np.array([getattr(x, name) for x in spectra]) for name in names})
     check.state(state, "state", "State.from_overlaps(model, Q=, R=, T=), traj[-1], or a Trajectory")
     return _at(model, state, None)
 
@@ -207,7 +216,7 @@ def _at(model, state, alpha):
     eps_g, H, curvature = _closure(model, state)
     bulk = state.s[:, None] * np.linalg.eigvalsh(H)
     size = L * K * (K + M)
-    V = _reading(state).reshape(-1, size)
+    V = _overlap_derivatives(state).reshape(-1, size)
     V = block_diag(V, np.eye(K)) if model.trains_v else V
     block = V.T @ curvature @ V
     block[:size, :size] += np.einsum("l,jk,ab,lm->ljamkb", state.s, H, np.eye(K + M), np.eye(L)).reshape(size, size)
@@ -231,18 +240,18 @@ def _closure(model, state):
     d = len(dA) - (0 if trained else K)
     rows, columns = np.triu_indices(K)
     # d eps_g = sum_{i<=j} (1 - delta_ij / 2) H_ij dQ_ij + sum_km H_km dR_km + E[g_k Delta] dv_k
-    parts = [np.where(rows == columns, 0.5, 1.0) * dA[:d, rows, columns], dB[:d].reshape(d, -1)]
-    second = np.hstack(parts) / -model.eta
+    dA = np.where(rows == columns, 0.5, 1.0) * dA[:d, rows, columns]
+    second = np.hstack([dA, dB[:d].reshape(d, -1)]) / -model.eta
     if trained:
         second = np.hstack([second, ddv[:d] / -model.eta_v])
     return eps_g, A / -model.eta, (second + second.T) / 2
 
 
-def _reading(state):
+def _overlap_derivatives(state):
     """V (d, L, K, K + M): change of (triangle of Q, R) by steps of the weights in the span of students and teachers."""
     L, K, M = state.L, state.K, state.M
     values, frame = np.linalg.eigh(gram(state.q, state.r, state.tau))
-    values[values < ROUNDING * values[:, -1:]] = 0.0  # their roots, 1e-8, would split degenerate eigenvalues
+    values[values < HESSIAN.overlap_tol * values[:, -1:]] = 0.0
     X = frame * np.sqrt(values)[:, None]  # rows are students and c in an orthonormal frame, X X^T = gram
     one, pairs, students = np.eye(K), np.triu_indices(K), state.s[:, None, None] * X[:, :K]
     of_Q = sum(np.einsum("dk,lda->dlka", one[i], students[:, j]) for i, j in (pairs, pairs[::-1]))

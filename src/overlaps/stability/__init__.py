@@ -1,4 +1,4 @@
-"""Where the flow stops, and whether it stays: fixed points, their linear stability, critical learning rates."""
+"""Fixed points of the flow, their linear stability, and critical learning rates."""
 
 from .critical import CriticalEta, critical_eta
 from .fixed_points import FixedPoint, fixed_point

@@ -1,6 +1,7 @@
-"""Critical learning rates: a fixed point is followed in eta until it loses, or gains, linear stability."""
+"""Critical learning rates: follow a fixed point in eta until its linear stability changes."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -11,33 +12,43 @@ from ..flow.system import System
 from ..models import Model, State
 from .fixed_points import fixed_point
 from .kinked import Differences, learned
-from .linear import SECOND, ZERO, Linearisation, bound, check_dense, linearise
+from .linear import EIGENVALUES, SECOND_ORDER, Linearisation, bound, check_dense, linearise
 
-# Ratio of learning rates that are tried one after the other. Larger, two crossings could fall between two of them;
-# smaller, each costs a Newton iteration.
-FACTOR = 1.25
-NEAR = 1.01  # the same at the start, to tell the mode that vanishes at one eta from those that vanish at all
-# Relative change of a fixed point from one rate to the next. Above, or where Newton's method fails, a smaller step is
-# tried: it may have met another fixed point.
-FOLLOW = 0.5
-# Step in log(eta). Where an even smaller one were needed, the fixed point has ended there.
-END = 1e-9
-# Relative change in a step of rounding size. Above, Newton's method has jumped to another fixed point; below, it is the
-# same one.
-JUMP = 1e-3
-INFINITE = 1e3  # if students are this many times longer than teachers, the fixed point ends at infinity
-AWAY = 10  # if they are this many times longer while still stable, the fixed point has run away
-STEPS = 20  # Newton's method takes no more from one learning rate to the next
-WORK = 500  # steps of Newton's method in all
-ASIDE = 1e-6  # where the critical mode is read: at eta_c itself it mixes with those that vanish at every eta
-REAL = 1e-6  # eigenvalues with an imaginary part below this share of the Jacobian are real
+
+class ContinuationOptions(NamedTuple):
+    """Tunable numbers of the continuation of a fixed point in eta."""
+
+    # Largest ratio of successive learning rates. Larger: two crossings can fall into one step and cancel; smaller:
+    # more Newton iterations.
+    max_eta_ratio: float = 1.25
+    # Ratio of the first three learning rates. Modes that vanish at all of them are zero modes at every eta; closer to
+    # one, a mode that vanishes at one eta is counted among them.
+    probe_ratio: float = 1.01
+    # Largest relative change of the fixed point in a step. Larger changes are rejected and the step is shortened,
+    # because Newton's method may have found another fixed point.
+    max_change: float = 0.5
+    # Smallest step in log(eta). If no such step succeeds, the fixed point ends there; larger: eta_c of a fold is less
+    # accurate.
+    min_log_step: float = 1e-9
+    # Relative change across a bracket of rounding size. Larger changes are jumps to another fixed point.
+    jump_tol: float = 1e-3
+    infinity_ratio: float = 1e3  # Squared weights over the teachers' above which the fixed point ends at infinity.
+    runaway_ratio: float = 10  # The same for a stable fixed point: above, the message says that it runs away.
+    max_newton_steps: int = 20  # Steps of Newton's method at one learning rate.
+    max_total_steps: int = 500  # Steps of Newton's method in all; a fixed point that runs away takes all of them.
+    # Relative distance from eta_c at which the critical mode is read; at eta_c it mixes with the zero modes.
+    mode_offset: float = 1e-6
+    real_tol: float = 1e-6  # Imaginary parts below this fraction of the Jacobian count as zero.
+
+
+CONTINUATION = ContinuationOptions()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CriticalEta(float):
     """A learning rate, and what happens to the fixed point there; made by :func:`critical_eta`.
 
-    It is a float, the rate: to be compared, plotted and computed with.
+    It is a float: the rate can be compared, plotted and used in formulas.
 
     Attributes
     ----------
@@ -45,8 +56,8 @@ class CriticalEta(float):
         The critical learning rate; nan if none was found.
     kind : str
         "crossing": a real eigenvalue passes zero. "Hopf": a pair of complex ones does, and oscillations grow. "fold":
-        the fixed point ends, by meeting another one. "infinity": it ends by moving there. "none below 3.9": it was
-        followed up to that learning rate, and is stable all the way.
+        the fixed point meets another one and ends. "infinity": it moves to infinity. "none below 3.9": it was
+        followed up to that learning rate and is stable all the way.
     state : State
         The fixed point at ``eta``; where there is none, the last one followed.
     eps_g : float
@@ -83,21 +94,21 @@ def critical_eta(model: Model, state: State, *, search: tuple[float, float] | No
     on the learning rate is raised while the fixed point is stable, or lowered while it is not, until that changes. The
     result is exact up to rounding.
 
-    Eigenvalues that vanish at every eta belong to manifolds of fixed points and conserved directions and are left out;
-    a fixed point that is unstable only by nonlinear terms along them counts as stable. A fixed point that merges with
-    another one and hands its stability on (a pitchfork, where much noise erases specialisation) is followed onto the
-    other one. With label noise there is no bifurcation of perfect learning: the fixed point moves away from it and
-    stays stable. Take the limit without noise there.
+    Eigenvalues that vanish at every eta belong to manifolds of fixed points and conserved directions. They are left
+    out; a fixed point that is unstable only by nonlinear terms along them counts as stable. At a pitchfork (much noise
+    erases specialisation) the fixed point merges with another one, and the other one is followed. With label noise
+    there is no bifurcation of perfect learning: the fixed point moves away from it and stays stable. Take the limit
+    without noise there.
 
-    Relu, leaky relu and ``|x|`` that have learned all teachers are served in closed form, to leading order in their
-    distance from the teachers (:func:`linearise`); eta_c = 3 - sqrt(3) for two orthonormal relu units. Label noise
-    keeps students at a distance there, which diverges at the same eta_c. Source: Bocchi et al. (2026), arXiv:2604.03068
+    Relu, leaky relu and ``|x|`` that have learned all teachers are treated in closed form, to leading order in
+    their distance from the teachers (:func:`linearise`); eta_c = 3 - sqrt(3) for two orthonormal relu units. With label
+    noise students stay at a distance, which diverges at the same eta_c. Source: Bocchi et al. (2026), arXiv:2604.03068
     (quadratic networks; their learning rate is half of this one).
 
     Parameters
     ----------
     model : Model
-        The learning problem. The ratio eta_v / eta is kept (it matters only where a pair of complex eigenvalues
+        The learning problem. The ratio eta_v / eta is constant (it matters only where a pair of complex eigenvalues
         crosses); weight decays scale with eta as they do in the model.
     state : State
         A fixed point at ``model.eta``. If it is one at every eta (student = teacher without noise) it stays put,
@@ -113,7 +124,7 @@ def critical_eta(model: Model, state: State, *, search: tuple[float, float] | No
         by meeting an unstable one (``kind`` "fold") or by moving to infinity ("infinity"); this is found to about 1e-5
         or better. Where the fixed point is stable up to the end of the range, or runs away until 500 steps of Newton's
         method are spent (bounded students with noise, whose weights grow without a bifurcation), the rate is nan and
-        ``kind`` says up to where it was followed.
+        ``kind`` contains the last learning rate followed.
 
     Raises
     ------
@@ -140,28 +151,30 @@ def critical_eta(model: Model, state: State, *, search: tuple[float, float] | No
     if learned(model, system.start):
         return _of_differences(system, y, low, high)
     branch = _Branch(model, system.start)
-    sides = max(low, model.eta / NEAR), min(high, model.eta * NEAR)
+    sides = max(low, model.eta / CONTINUATION.probe_ratio), min(high, model.eta * CONTINUATION.probe_ratio)
     if np.prod([branch.rate(eta) for eta in sides]) < 0:
         return branch.crossing(*sides)
     stable = branch.rate(model.eta) <= 0
-    before, factor, last = model.eta, FACTOR if stable else 1 / FACTOR, high if stable else low
-    while before != last and branch.work < WORK:
+    ratio = CONTINUATION.max_eta_ratio
+    before, factor, last = model.eta, ratio if stable else 1 / ratio, high if stable else low
+    while before != last and branch.work < CONTINUATION.max_total_steps:
         after = float(np.clip(before * factor, low, high))
         rate = branch.rate(after)
-        if np.isnan(rate):  # too far for one step, unless steps vanish: then the fixed point ends here
-            if abs(np.log(factor)) < END:
+        if np.isnan(rate):  # not found: shorten the step, down to the shortest one
+            if abs(np.log(factor)) < CONTINUATION.min_log_step:
                 return branch.end(before)
             factor **= 0.3
         elif (rate <= 0) != stable:
             return branch.crossing(before, after)
         else:
-            before, factor = after, float(np.clip(factor**1.5, 1 / FACTOR, FACTOR))
-    why = f"the range searched, ({low:.4g}, {high:.4g})" if before == last else f"{WORK} steps of Newton's method"
+            before, factor = after, float(np.clip(factor**1.5, 1 / ratio, ratio))
+    why = f"{CONTINUATION.max_total_steps} steps of Newton's method"
+    why = f"the range searched, ({low:.4g}, {high:.4g})" if before == last else why
     if stable:
         return branch.no_end(before, why)
     raise ValueError(
         f"the fixed point is unstable for all eta tried in [{before:.4g}, {model.eta:.4g}], at the end of {why}; "
-        "plateaus are, at every eta. Start at a lower eta, or widen search=(low, high), if you know better."
+        "plateaus are unstable at every eta. Start at a lower eta, or widen search=(low, high)."
     )
 
 
@@ -177,7 +190,7 @@ def _of_differences(system, y, low, high):
     inside = eta <= high
     limit = replace(model, eta=eta if inside else high)
     kind = "crossing" if inside else f"none below {high:.4g}"
-    return CriticalEta(eta if inside else np.nan, kind, start, eps_g, linearise(limit, start, count=1), SECOND)
+    return CriticalEta(eta if inside else np.nan, kind, start, eps_g, linearise(limit, start, count=1), SECOND_ORDER)
 
 
 def _interval(search, eta):
@@ -201,23 +214,25 @@ class _Branch:
                 f"the state is no fixed point at eta = {model.eta:g}: largest |dy/dalpha| = {residual:.1e}. "
                 "Find one with ov.fixed_point(model, state) first."
             )
-        spectra = [self.eigenvalues(eta) for eta in (model.eta, model.eta / NEAR, model.eta * NEAR)]
-        # at eta_c one mode more: a mode that vanishes at some eta only is what is looked for
-        self.zeros = min(int(np.sum(np.abs(values) < ZERO * scale)) for values in spectra if values.size)
+        ratio = CONTINUATION.probe_ratio
+        spectra = [self.eigenvalues(eta) for eta in (model.eta, model.eta / ratio, model.eta * ratio)]
+        # the minimum, because one more mode vanishes at eta_c
+        zero = EIGENVALUES.zero_tol * scale
+        self.zeros = min(int(np.sum(np.abs(values) < zero)) for values in spectra if values.size)
 
     def at(self, eta):
         """The model with both learning rates scaled."""
         return replace(self.model, eta=eta, eta_v=eta / self.model.eta * self.model.eta_v)
 
     def state(self, eta):
-        """The fixed point; None if it is not found within the fraction FOLLOW of its size at the nearest eta known."""
+        """The fixed point; None if none is found within ``max_change`` of the one at the nearest known eta."""
         if eta in self.known:
             return self.known[eta]
         model, nearest = self.at(eta), self.known[min(self.known, key=lambda rate: abs(np.log(rate / eta)))]
-        with quietly():  # not found: said by None
-            point = fixed_point(model, nearest, max_iterations=STEPS)
+        with quietly():  # a failure is returned as None
+            point = fixed_point(model, nearest, max_iterations=CONTINUATION.max_newton_steps)
         self.work += point.iterations + 1
-        if not point.converged or self.change(nearest, point.state) > FOLLOW:
+        if not point.converged or self.change(nearest, point.state) > CONTINUATION.max_change:
             return None
         self.known[eta] = point.state
         return point.state
@@ -243,7 +258,7 @@ class _Branch:
         return float(values[self.slowest(values)].real) / eta if values.size else np.nan
 
     def crossing(self, a, b):
-        """Where stability changes between a and b, or where the fixed point ends on the way from a."""
+        """The change of stability between a and b, or the end of the fixed point between them."""
         unstable = {}
 
         def rate(eta):
@@ -259,33 +274,34 @@ class _Branch:
         eta = float(brentq(rate, *sorted((a, b)), xtol=1e-300, rtol=1e-13))
         inside = min((x for x in unstable if unstable[x] == unstable[a]), key=lambda x: abs(x - b))
         outside = min((x for x in unstable if unstable[x] == unstable[b]), key=lambda x: abs(x - a))
-        if self.change(self.known[inside], self.known[outside]) > JUMP:
-            return self.end(inside)  # beyond lies another fixed point
-        rate(eta)  # its state is known then
+        if self.change(self.known[inside], self.known[outside]) > CONTINUATION.jump_tol:
+            return self.end(inside)  # the fixed point outside is another one
+        rate(eta)  # stores the state at eta
         system, y = bound(self.at(eta), self.known[eta])
         values = np.linalg.eigvals(jacobian_of(system, y).dense())
-        oscillates = abs(values[self.slowest(values)].imag) > REAL * jacobian_of(system, y).scale
-        aside = eta * (1 - ASIDE if a < eta else 1 + ASIDE)
-        rate(aside)
+        oscillates = abs(values[self.slowest(values)].imag) > CONTINUATION.real_tol * jacobian_of(system, y).scale
+        offset = CONTINUATION.mode_offset
+        beside = eta * (1 - offset if a < eta else 1 + offset)
+        rate(beside)
         if oscillates:
-            return self.record(eta, "Hopf", eta, aside, "a pair of complex eigenvalues crosses the imaginary axis")
-        return self.record(eta, "crossing", eta, aside, "a real eigenvalue passes zero")
+            return self.result(eta, "Hopf", eta, beside, "a pair of complex eigenvalues crosses the imaginary axis")
+        return self.result(eta, "crossing", eta, beside, "a real eigenvalue passes zero")
 
     def end(self, eta):
         """The fixed point is not found beyond eta."""
-        if self.excess(eta) > INFINITE:
+        if self.excess(eta) > CONTINUATION.infinity_ratio:
             message = f"the fixed point moves to infinity (students exceed the teachers {self.excess(eta):.1e} times)"
-            return self.record(eta, "infinity", eta, eta, message)
-        return self.record(eta, "fold", eta, eta, "the fixed point meets another one, and ends")
+            return self.result(eta, "infinity", eta, eta, message)
+        return self.result(eta, "fold", eta, eta, "the fixed point meets another one, and ends")
 
     def no_end(self, eta, why):
         """The fixed point is stable as far as it was followed."""
         message = f"stable for all eta tried in [{self.model.eta:.4g}, {eta:.4g}], at the end of {why}"
-        if self.excess(eta) > AWAY:
+        if self.excess(eta) > CONTINUATION.runaway_ratio:
             message += (
                 f"; it runs away (students exceed the teachers {self.excess(eta):.2g} times), no bifurcation is left"
             )
-        return self.record(np.nan, f"none below {eta:.4g}", eta, eta, message)
+        return self.result(np.nan, f"none below {eta:.4g}", eta, eta, message)
 
     def excess(self, eta):
         """The students' squared weights in units of the teachers', or of squared labels."""
@@ -294,10 +310,10 @@ class _Branch:
         students, targets = state.v**2 * np.diag(state.Q), np.square([*v_star * np.sqrt(np.diag(state.T)), *labels])
         return np.max(students) / max(np.max(targets), 1e-300)
 
-    def record(self, eta, kind, followed, aside, message):
-        """The answer, with the fixed point at ``followed`` and the mode at ``aside``."""
+    def result(self, eta, kind, followed, beside, message):
+        """The CriticalEta, with the fixed point at ``followed`` and the mode at ``beside``."""
         system, y = bound(self.at(followed), self.known[followed])
-        modes = linearise(self.at(aside), self.known[aside])
+        modes = linearise(self.at(beside), self.known[beside])
         i = self.slowest(modes.eigenvalues)
         names = "eigenvalues", "dq", "dr", "dv", *(() if modes.dm is None else ("dm",))
         one = {name: getattr(modes, name)[i : i + 1] for name in names}

@@ -1,6 +1,7 @@
 """Fixed points of the flow, stable or not, by Newton's method."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lstsq
@@ -9,20 +10,27 @@ from .._base import Immutable, check, warn
 from ..flow.closure import check_domain
 from ..flow.jacobian import jacobian_of
 from ..models import Model, State
-from .linear import ZERO, bound, check_dense, linearise
+from .linear import EIGENVALUES, bound, check_dense, linearise
 from .symmetry import in_words
 
-# Relative difference of students. Below, they are taken for equal; above, they are students of their own.
-SAME = 1e-12
-GONE = 1e-6  # students have vanished, or diverged, when their squared norm changed by this factor or its inverse
-# Share of its terms below which a velocity is rounding: Newton's method has converged, whatever its steps say.
-FLOOR = 1e-14
-COUNTED = 200  # up to so many order parameters the message counts growing modes; beyond, ov.linearise does
+
+class NewtonOptions(NamedTuple):
+    """Tunable numbers of Newton's method and of its message."""
+
+    # Relative difference of overlaps below which students are equal: Newton's steps then move them together.
+    equal_tol: float = 1e-12
+    vanished_ratio: float = 1e-6  # Students have vanished (diverged) if squared norms change by this factor (inverse).
+    # Newton's method stops when the velocity is below this fraction of its terms; smaller: it iterates on rounding.
+    velocity_tol: float = 1e-14
+    max_counted_size: int = 200  # Largest number of order parameters at which the message counts the growing modes.
+
+
+NEWTON = NewtonOptions()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FixedPoint(Immutable):
-    """Where the flow stops, and how well that is known; made by :func:`fixed_point`.
+    """A fixed point of the flow and the accuracy reached; made by :func:`fixed_point`.
 
     Attributes
     ----------
@@ -35,7 +43,7 @@ class FixedPoint(Immutable):
     iterations : int
         Newton steps taken.
     message : str
-        A sentence about it: which students are equivalent, and how many modes grow.
+        A sentence: which students are equivalent, and how many modes grow.
     """
 
     state: State
@@ -55,11 +63,11 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     .. math:: \frac{dy}{d\alpha}(y) = 0, \qquad \text{step } \delta y = -J^+ \frac{dy}{d\alpha}
 
     The pseudo-inverse takes the shortest of all Newton steps: along directions that the flow conserves (J is singular
-    there, and fixed points form manifolds) the guess is kept. Steps that do not reduce the velocity are halved. Exact
-    up to rounding; quadratic convergence. At finite eta there are two plateaus, of equal and of merely equivalent
+    there, and fixed points form manifolds) the guess does not change. Steps that do not reduce the velocity are halved.
+    Exact up to rounding; quadratic convergence. At finite eta there are two plateaus, of equal and of merely equivalent
     students; following the second in eta by continuation may fall onto the first, the end of a trajectory does not. At
     a degenerate fixed point (one that is approached algebraically, e.g. more quadratic students than teachers)
-    convergence is linear and the overlaps are known to about sqrt(tol).
+    convergence is linear and the overlaps are accurate to about sqrt(tol).
 
     Source: Saad and Solla (1995), Phys. Rev. E 52, 4225; Biehl, Riegler and Wöhler (1996), J. Phys. A 29, 4769
     (plateaus).
@@ -69,11 +77,11 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     model : Model
         The learning problem.
     guess : State
-        Where to search. T and tau are kept. Symmetries are kept too, up to rounding: from students that are
-        equivalent to each other Newton's method finds a symmetric plateau, which no generic trajectory would stay at;
-        from a state near student = teacher the specialised fixed point. At finite eta there are two plateaus: one of
-        equal students (start with Q_kj = Q_kk), which keep together under their common noise, and one of students that
-        are merely equivalent, Q_kj < Q_kk by an amount of order eta, where trajectories wait.
+        Start of the search. T and tau do not change, and symmetries are conserved up to rounding: from students that
+        are equivalent to each other Newton's method finds a symmetric plateau, which no generic trajectory would stay
+        at; from a state near student = teacher the specialised fixed point. At finite eta there are two plateaus: one
+        of equal students (start with Q_kj = Q_kk), which stay equal because their noise is the same, and one of
+        students that are merely equivalent, Q_kj < Q_kk by an amount of order eta, near which trajectories stay.
     tol : float
         Largest ``|dy/dalpha|`` accepted, relative to the size of the Jacobian times the largest overlap.
     max_iterations : int
@@ -94,7 +102,7 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     RuntimeWarning
         The velocity did not vanish, or the overlaps found are not positive semi-definite; ``converged`` is False. Or
         the students of the guess have vanished (quadratic students have this trivial fixed point at every learning
-        rate) or grown without bound (saturated units move no more): fixed points, but not what was looked for.
+        rate) or grown without bound (saturated units no longer move): fixed points far from the guess.
 
     Examples
     --------
@@ -118,30 +126,30 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     message = f"largest |dy/dalpha| = {residual:.1e} after {iterations} Newton steps"
     converged = bool(residual <= tol * size)
     if not converged:
-        wanted = f"expected below {tol * size:.1e}" if np.isfinite(size) else "where the flow has no derivatives"
+        expected = f"expected below {tol * size:.1e}" if np.isfinite(size) else "where the flow has no derivatives"
         message += (
-            f", {wanted}: no fixed point was found. Start nearer to one (the slowest point "
+            f", {expected}: no fixed point was found. Start nearer to one (the slowest point "
             "of a trajectory), or lower eta: plateaus can cease to exist when it is large." + reason
         )
     else:
         try:
             state = state.on(model)
-            # kinked students that vanish move no more, and have no flow
+            # the flow of kinked students that have vanished is undefined
             check_domain(model, model.field_covariance(state), state.v)
         except ValueError as refusal:
             converged, message = False, message + f", at overlaps that no students have: {refusal}"
     if converged:
         message += f"; {in_words(state)}{_growing_modes(model, state, y.size)}"
-    elsewhere = _elsewhere(np.max(np.diag(system.start.Q)), np.max(np.diag(state.Q))) if converged else ""
-    message += elsewhere
-    if not converged or elsewhere:
+    caveat = _caveat(np.max(np.diag(system.start.Q)), np.max(np.diag(state.Q))) if converged else ""
+    message += caveat
+    if not converged or caveat:
         warn(f"fixed_point: {message.rstrip('.')}." + check.see("committee", "Plateau, specialisation, stability"))
     return FixedPoint(state, residual, converged, iterations, message)
 
 
 def _growing_modes(model, state, size):
-    """A phrase about the growing modes, where finding them costs no more than the fixed point did."""
-    if size > COUNTED:
+    """A phrase about the growing modes; empty where counting them would take longer than the fixed point."""
+    if size > NEWTON.max_counted_size:
         return ""
     try:
         count = linearise(model, state).unstable
@@ -150,14 +158,14 @@ def _growing_modes(model, state, size):
     return f", {count} growing mode{'s' * (count != 1)}"
 
 
-def _elsewhere(guess, reached):
+def _caveat(guess, reached):
     """A sentence on students that have vanished, or grown without bound, from the largest squared norms."""
-    if reached < GONE * guess:
+    if reached < NEWTON.vanished_ratio * guess:
         return (
             "; but the students of the guess have vanished (Q = 0): this is the trivial fixed point, none was found "
             "near the guess. Lower eta: plateaus can cease to exist when it is large."
         )
-    if reached * GONE > guess:
+    if reached * NEWTON.vanished_ratio > guess:
         return (
             f"; but students have grown from Q_kk = {guess:.2g} to {reached:.2g}, where units saturate and the flow "
             "comes to rest: none was found near the guess. Start nearer to one, or lower eta."
@@ -166,11 +174,11 @@ def _elsewhere(guess, reached):
 
 
 def _newton(system, y, max_iterations):
-    """Damped Newton steps of least norm until rounding stops them, or a point at which the closure has no derivative.
+    """Damped Newton steps of least norm, until the velocity is rounding or the closure has no derivative.
 
-    (y, velocity, size of its terms, steps, what stopped them early).
+    Returns (y, velocity, size of its terms, number of steps, why the steps ended early or "").
     """
-    tied, unseen = _ties(system), _unseen(system)
+    tied, frozen = _tied_entries(system), _frozen_entries(system)
     free, copies = np.unique(tied, return_inverse=True)
     inverse = _inverse(system.source)
     y = possible(system, y, inverse)[tied]
@@ -180,26 +188,26 @@ def _newton(system, y, max_iterations):
         try:
             derivative = jacobian_of(system, y)
         except ValueError as refusal:
-            if iteration == 0:  # the guess itself is at fault
+            if iteration == 0:  # no derivative at the guess itself
                 raise
             reason = f" Newton's steps ended where {refusal}"
             break
         speed, size = np.linalg.norm(velocity[free]), derivative.scale * np.max(np.abs(y), initial=1e-300)
-        if iteration == max_iterations or speed <= FLOOR * size:
+        if iteration == max_iterations or speed <= NEWTON.velocity_tol * size:
             break
         J, dense = np.zeros((free.size, free.size)), derivative.dense()
-        dense[:, unseen] = 0.0
+        dense[:, frozen] = 0.0
         np.add.at(J.T, copies, dense[free].T)  # tied students move together
         if not np.all(np.isfinite(J)):
             reason = " Newton's steps ended where overlaps leave the range of floating-point numbers."
             break
-        sphere, wanted = derivative.sphere, velocity[free]
-        if sphere is not None:  # steps along the spheres
-            held = np.zeros((len(sphere.norms), free.size))
-            np.add.at(held.T, copies, sphere.reads.T)
-            J, wanted = np.vstack([J, derivative.scale * held]), np.r_[wanted, np.zeros(len(held))]
-        step = -lstsq(J, wanted, cond=ZERO)[0][copies]
-        step[unseen] = 0.0
+        sphere, target = derivative.sphere, velocity[free]
+        if sphere is not None:  # steps tangent to the spheres: the norms stay
+            norms = np.zeros((len(sphere.norms), free.size))
+            np.add.at(norms.T, copies, sphere.reads.T)
+            J, target = np.vstack([J, derivative.scale * norms]), np.r_[target, np.zeros(len(norms))]
+        step = -lstsq(J, target, cond=EIGENVALUES.zero_tol)[0][copies]
+        step[frozen] = 0.0
         for damping in 0.5 ** np.arange(20):
             trial = possible(system, y + damping * step, inverse)[tied]
             trial = trial if sphere is None else sphere.back(trial)
@@ -211,33 +219,33 @@ def _newton(system, y, max_iterations):
     return y, velocity, size, iteration, reason
 
 
-def _ties(system):
-    """Positions (n,) in the packed vector where each entry is to be read if equal students are the same student.
+def _tied_entries(system):
+    """Index (n,) of the packed entry that stands for each entry, where equal students are one student.
 
-    Equal students stay equal under the flow.  Their overlaps are at the boundary of what is possible, where Newton
-    steps that change them one by one lead outside.
+    Equal students stay equal under the flow.  Their overlaps lie on the boundary of the overlaps of real vectors;
+    Newton steps that change them one by one leave it.
     """
     start = system.start
     rows = np.concatenate([start.q, start.r] + ([] if start.m is None else [start.m]), axis=2)
     if system.model.trains_v or np.ptp(start.v):
         rows = np.concatenate([rows, np.tile(start.v[:, None], (start.L, 1, 1))], axis=2)
     apart = np.max(np.abs(rows[:, :, None] - rows[:, None]), axis=(0, 3))
-    first = np.argmax(apart <= SAME * np.max(np.abs(rows), initial=0.0), axis=1)
+    first = np.argmax(apart <= NEWTON.equal_tol * np.max(np.abs(rows), initial=0.0), axis=1)
     q, r, v = system.unpack(np.arange(system.pack(start).size, dtype=float))
     v = v[first] if system.model.trains_v else []
     return system.packing.pack(q[:, first[:, None], first], r[:, first], v).astype(int)
 
 
-def _unseen(system):
-    """Positions of r, and of q without class means, in eigenspaces without variance: nothing there moves."""
+def _frozen_entries(system):
+    """Indices of r, and of q without class means, in eigenspaces without variance: they have no velocity."""
     q, r, _ = system.unpack(np.arange(system.pack(system.start).size, dtype=float))
     still = system.model.spectrum.s == 0
-    parts = [r[still, :, : system.model.M], *([] if system.model.n_classes else [q[still]])]
-    return np.concatenate([part.astype(int).ravel() for part in parts])
+    entries = [r[still, :, : system.model.M], *([] if system.model.n_classes else [q[still]])]
+    return np.concatenate([x.astype(int).ravel() for x in entries])
 
 
 def possible(system, y, inverse=None):
-    """The nearest overlaps of real vectors at the same r: q - r tau^+ r^T cut at its negative eigenvalues.
+    """The nearest overlaps of real vectors at the same r: negative eigenvalues of q - r tau^+ r^T are set to zero.
 
     Solutions without noise (student = teacher) lie on this boundary, which Newton steps overshoot.
     """

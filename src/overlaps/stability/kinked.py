@@ -1,8 +1,8 @@
 r"""Perfect learning of kinked units, where the flow has no Jacobian: it is linear in the overlaps of the differences.
 
-Students :math:`w_k = w^*_k + d_k` with small d_k see :math:`\Delta = \sum_j v_j g'(\nu_j)\, d_j \cdot x/\sqrt N`, a
-regression on the features g'(nu_j) x.  The part of d_k in the span of the teachers decays like gradient flow.  The rest
-has overlaps of second order, :math:`P^l = d P_l d^T/N`, whose fields do not depend on nu:
+Students :math:`w_k = w^*_k + d_k` with small d_k have :math:`\Delta = \sum_j v_j g'(\nu_j)\, d_j \cdot x/\sqrt N`, a
+regression on the features g'(nu_j) x.  The component of d_k in the span of the teachers decays like gradient flow.  The
+rest has overlaps of second order, :math:`P^l = d P_l d^T/N`, whose fields do not depend on nu:
 
 .. math:: \frac{dP^l}{d\alpha} = -\eta s_l (G P^l + P^l G) + \frac{\eta^2}{b} s_l p_l H\Big[\sum_m s_m P^m\Big], \qquad
    G_{kj} = v_k v_j E[g'_k g'_j], \quad H[S]_{kl} = v_k v_l \sum_{ij} v_i v_j E[g'_k g'_l g'_i g'_j] S_{ij}
@@ -19,7 +19,9 @@ from scipy.optimize import linear_sum_assignment
 from ..activations.kernels import RELU
 from ..gaussian.orthants import orthants
 
-ALIGNED = 1e-9  # sine^2 between a student and its teacher below which they are one: overlaps know no smaller angle
+# sin^2 of the angle between a student and its teacher below which they are equal. Overlaps do not resolve smaller
+# angles.
+ALIGNED_SIN2_TOL = 1e-9
 
 
 def learned(model, state):
@@ -40,7 +42,7 @@ def learned(model, state):
     order = np.ix_(range(len(t)), partner, partner)
     same = np.abs(q - np.multiply.outer(scale, scale) * t[order]), np.abs(r - scale[:, None] * t[:, partner])
     size = np.max(np.abs(q), axis=(1, 2), initial=0.0)[:, None, None]
-    return bool(np.all(scale > 0) and all(np.all(x <= ALIGNED * size) for x in same))
+    return bool(np.all(scale > 0) and all(np.all(x <= ALIGNED_SIN2_TOL * size) for x in same))
 
 
 class Differences:
@@ -52,7 +54,7 @@ class Differences:
         mean, half = (above + below) / 2, (above - below) / 2
         scale = np.sqrt(np.diag(state.Q))
         correlation, K, v = np.clip(state.Q / np.multiply.outer(scale, scale), -1, 1), model.K, state.v
-        np.fill_diagonal(correlation, 1.0)  # the arcsine makes 1e-8 of its last digit
+        np.fill_diagonal(correlation, 1.0)  # exactly: the arcsine turns a rounding error of 1e-16 into 1e-8
         signs = 2 / np.pi * np.arcsin(correlation)
         self.G = np.multiply.outer(v, v) * (mean**2 + half**2 * signs)
         self.four = np.empty((K, K, K, K))  # v_k v_l v_i v_j E[g'_k g'_l g'_i g'_j]
@@ -62,7 +64,7 @@ class Differences:
             self.four[index] = np.prod(v[list(index)]) * value
 
     def eta_critical(self):
-        """Learning rate at which the differences stop to decay: b/<s> over the largest eigenvalue of H beside G.
+        """Learning rate at which the differences stop decaying: b/<s> over the largest eigenvalue of H relative to G.
 
         Summed over the eigenspaces with s_l, the condition for the leading eigenvalue to vanish is H[S] eta/b <s> =
         G S + S G. Both sides are symmetric maps of S, and the right one is positive.
@@ -78,7 +80,7 @@ class Differences:
         K, L = self.model.K, self.s.size
         upper = np.triu_indices(K)
         unknowns = upper[0].size * L
-        P = np.zeros((unknowns, L, K, K))  # one change after the other
+        P = np.zeros((unknowns, L, K, K))  # one unit change per entry
         P[:, :, *upper] = np.eye(unknowns).reshape(unknowns, L, -1)
         P = np.maximum(P, P.swapaxes(2, 3))
         rate = -eta * self.s[:, None, None] * (self.G @ P + P @ self.G)

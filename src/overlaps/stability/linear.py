@@ -1,7 +1,7 @@
 """The flow linearised around a state: rates, modes, stability."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs
@@ -14,13 +14,21 @@ from ..models import Model, State
 from ..models.features import check_features
 from .kinked import Differences, learned
 
-# Dimension up to which all eigenvalues are computed, in seconds; beyond, the Arnoldi method finds the leading ones.
-DENSE = 3000
-LEADING = 6  # eigenvalues looked for beyond
-RESTARTS = 10  # the Arnoldi method restarts no more often
-SECOND = "perfect learning of units with a kink: the modes are overlaps of differences, of second order in them"
-# Share of the Jacobian below which eigenvalues count as zero: flat directions come out as rounding of either sign.
-ZERO = 1e-9
+
+class EigenvalueOptions(NamedTuple):
+    """Tunable numbers of the computation of eigenvalues."""
+
+    # Largest number of order parameters for dense linear algebra, which takes seconds there; its time grows as the
+    # cube. Above, the Arnoldi method finds the leading eigenvalues.
+    max_dense: int = 3000
+    arnoldi_count: int = 6  # Default number of eigenvalues of the Arnoldi method.
+    arnoldi_restarts: int = 10  # Restarts of the Arnoldi method; fewer: fewer eigenvalues converge.
+    # Eigenvalues below this fraction of the Jacobian count as zero: rounding gives flat directions either sign.
+    zero_tol: float = 1e-9
+
+
+EIGENVALUES = EigenvalueOptions()
+SECOND_ORDER = "perfect learning of units with a kink: the modes are overlaps of differences, of second order in them"
 
 
 def bound(model, state, name="state", who="linearise"):
@@ -34,11 +42,11 @@ def bound(model, state, name="state", who="linearise"):
 
 
 def check_dense(n):
-    """Refuse more order parameters than dense linear algebra serves."""
-    if n > DENSE:
+    """Refuse more order parameters than dense linear algebra can treat."""
+    if n > EIGENVALUES.max_dense:
         raise ValueError(
-            f"the state has {n} order parameters; expected at most {DENSE} for dense linear algebra. Merge blocks of "
-            "the spectrum, or follow the trajectory with ov.solve."
+            f"the state has {n} order parameters; expected at most {EIGENVALUES.max_dense} for dense linear algebra. "
+            "Merge blocks of the spectrum, or follow the trajectory with ov.solve."
         )
 
 
@@ -61,7 +69,7 @@ class Linearisation(Immutable):
     dimension : int
         Number of order parameters, hence of eigenvalues.
     message : str
-        Of kinked units at perfect learning: the eigenvalues are of second order. Empty otherwise.
+        For kinked units at perfect learning: the eigenvalues are of second order. Empty otherwise.
     """
 
     model: Model
@@ -111,7 +119,7 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
 
     Students with a kink (relu, leaky relu, ``|x|``) that have learned all teachers have no Jacobian: their distance d
     from the teachers is a square root of overlaps. To leading order the overlaps d d^T/N outside the teachers' span
-    obey a linear flow; its eigenvalues and modes (``dq``, with ``dr`` = 0) are returned, and ``message`` says so.
+    obey a linear flow; its eigenvalues and modes (``dq``, with ``dr`` = 0) are returned, with a ``message``.
 
     A growing mode need not be reachable from a given start: equal students, for instance, stay equal. Directions that
     the flow conserves have eigenvalue zero.
@@ -127,8 +135,8 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
         Where; a fixed point (:func:`fixed_point`) if the eigenvalues are to mean stability.
     count : int, optional
         Number of eigenvalues, largest real part first. All by default; 6 where there are more than 3000 of them. Then
-        the Arnoldi method finds them, at O(L) per step, and fewer than ``count`` where they crowd (slow blocks, zero
-        modes): the growing modes of a plateau stand out, and are found.
+        the Arnoldi method finds them, at O(L) per step. It finds fewer than ``count`` where eigenvalues are close to
+        each other (slow blocks, zero modes); the growing modes of a plateau are isolated and are found.
 
     Returns
     -------
@@ -139,7 +147,7 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
     ------
     ValueError
         Bad input; a closure that has no derivative at this state: aligned relu units (students equal to each other, or
-        some of them to a teacher), user functions whose finite differences do not settle.
+        some of them to a teacher), user functions whose finite differences do not converge.
     RuntimeError
         The Arnoldi method did not converge.
 
@@ -158,12 +166,12 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
         return _of_differences(system, y, count)
     n = y.size
     if count is None:
-        count = n if n <= DENSE else LEADING
+        count = n if n <= EIGENVALUES.max_dense else EIGENVALUES.arnoldi_count
     count = check.count("count", count)
     if count > n:
         raise ValueError(f"count = {count}; the state has {n} order parameters, expected count <= {n}.")
     derivative = jacobian_of(system, y)
-    if n <= DENSE or count > n - 2:
+    if n <= EIGENVALUES.max_dense or count > n - 2:
         values, vectors = np.linalg.eig(derivative.dense())
     else:
         values, vectors = _leading(system, y, derivative, count)
@@ -171,27 +179,27 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
     values, vectors = values[first], vectors.T[first]
     if not np.any(values.imag):
         values, vectors = values.real, vectors.real
-    residual, floor = float(np.max(np.abs(system.rhs(0.0, y)))), float(ZERO * derivative.scale)
+    residual, floor = float(np.max(np.abs(system.rhs(0.0, y)))), float(EIGENVALUES.zero_tol * derivative.scale)
     dq, rows, dv = _matrices(system, vectors)
-    parts: dict[str, Any] = {f"d{name}": x for name, x in model.split_rows(rows).items()}
-    return Linearisation(model, system.start, values, dq, dv=dv, residual=residual, floor=floor, dimension=n, **parts)
+    named: dict[str, Any] = {f"d{name}": x for name, x in model.split_rows(rows).items()}
+    return Linearisation(model, system.start, values, dq, dv=dv, residual=residual, floor=floor, dimension=n, **named)
 
 
 def _of_differences(system, y, count):
-    """The same for kinked units at perfect learning: the flow of the overlaps of their differences."""
+    """Linearisation for kinked units at perfect learning: the flow of the overlaps of their differences."""
     model, start = system.model, system.start
     values, dq = Differences(model, start).modes(model.eta)
     n = values.size
     count = n if count is None else check.count("count", count)
     if count > n:
         raise ValueError(f"count = {count}; the differences have {n} overlaps, expected count <= {n}.")
-    residual, floor = float(np.max(np.abs(system.rhs(0.0, y)))), float(ZERO * np.max(np.abs(values)))
+    residual, floor = float(np.max(np.abs(system.rhs(0.0, y)))), float(EIGENVALUES.zero_tol * np.max(np.abs(values)))
     dr, dv = np.zeros((count, *start.r.shape)), np.zeros((count, model.K))
-    return Linearisation(model, start, values[:count], dq[:count], dr, dv, residual, floor, n, message=SECOND)
+    return Linearisation(model, start, values[:count], dq[:count], dr, dv, residual, floor, n, message=SECOND_ORDER)
 
 
 def growing_rates(model, state, least):
-    """Rates above ``least`` of the fastest, or nan where there are none: kinked students aligned with another unit."""
+    """Growth rates above ``least`` times the fastest; one nan where kinked students are aligned with another unit."""
     try:
         modes = linearise(model, state)
     except ValueError:
@@ -204,36 +212,37 @@ def growing_rates(model, state, least):
 
 def _matrices(system, vectors):
     """Packed eigenvectors (n, size) as arrays dq, dr, dv."""
-    parts = [system.unpack(part) for part in (vectors.real, vectors.imag)]
-    dq, dr, dv = (x + 1j * y if np.iscomplexobj(vectors) else x for x, y in zip(*parts, strict=True))
+    real_and_imaginary = [system.unpack(x) for x in (vectors.real, vectors.imag)]
+    dq, dr, dv = (x + 1j * y if np.iscomplexobj(vectors) else x for x, y in zip(*real_and_imaginary, strict=True))
     return dq, dr, dv if system.model.trains_v else np.zeros_like(dv)
 
 
 def _leading(system, y, derivative, count):
-    """The leading eigenvalues and vectors as far as they converge: ``count`` of them, or fewer.
+    """The leading eigenvalues and vectors that converge: ``count`` of them, or fewer.
 
-    A few products find how far to the right the spectrum reaches; solving with J - sigma just beyond that then tells
-    eigenvalues apart that are close to each other on the scale of the fastest rate.
+    A few products find the right end of the spectrum. Shift-invert with sigma just beyond it then separates eigenvalues
+    that are close to each other on the scale of the fastest rate.
     """
     n, product = y.size, derivative.operator()
-    v0 = np.random.default_rng(0).standard_normal(n)  # the same answer every time
+    v0 = np.random.default_rng(0).standard_normal(n)  # a fixed seed: reproducible results
     try:
         edge = eigs(product, k=1, which="LR", ncv=20, tol=1e-3, maxiter=100, v0=v0, return_eigenvectors=False)[0].real
     except ArpackNoConvergence:
-        edge = 0.0  # slow modes crowd there: nothing stands out on the right
-    sigma = max(1.05 * edge, ZERO * derivative.scale)
+        edge = 0.0  # no isolated eigenvalue on the right: many slow modes near zero
+    sigma = max(1.05 * edge, EIGENVALUES.zero_tol * derivative.scale)
     factorised = derivative.factorised(1 / sigma)
 
     def inverse(b):
         return factorised.solve(np.ascontiguousarray(b.ravel(), float)) / -sigma
 
-    options = dict(sigma=sigma, OPinv=LinearOperator((n, n), matvec=inverse, dtype=float), maxiter=RESTARTS, v0=v0)
+    restarts, operator = EIGENVALUES.arnoldi_restarts, LinearOperator((n, n), matvec=inverse, dtype=float)
+    options = dict(sigma=sigma, OPinv=operator, maxiter=restarts, v0=v0)
     try:
         return eigs(product, k=count, ncv=min(n - 1, max(4 * count, 40)), **options)
     except ArpackNoConvergence as failure:
         if failure.eigenvalues.size:
             return failure.eigenvalues, failure.eigenvectors
         raise RuntimeError(
-            f"no eigenvalue of {n} converged in {RESTARTS} restarts of the Arnoldi method: expected leading ones apart "
-            f"from each other. Merge blocks of the spectrum to stay below {DENSE} order parameters."
+            f"no eigenvalue of {n} converged in {restarts} restarts of the Arnoldi method: expected isolated leading "
+            f"ones. Merge blocks of the spectrum to stay below {EIGENVALUES.max_dense} order parameters."
         ) from failure

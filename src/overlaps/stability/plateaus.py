@@ -1,14 +1,15 @@
-r"""Plateaus by name: slow passages of a curve near a saddle of the flow, with its height and its growing modes.
+r"""Plateaus: slow passages of a curve near a saddle of the flow, with its height and its growing modes.
 
-Along a curve :math:`|d\ln\epsilon_g/d\ln\alpha|` has a minimum wherever the curve waits.  Not every wait is a plateau:
-the inflection of the first descent and the slow end of learning have minima, too.  A passage is named if Newton's
-method finds a saddle there, from the record or from its averages over groups of students, that has its height and
-growing modes.
+Along a curve :math:`|d\ln\epsilon_g/d\ln\alpha|` has a minimum wherever the curve is slow.  Not every minimum is a
+plateau: the inflection of the first descent and the slow end of learning have minima, too.  A passage is a plateau if
+Newton's method finds a saddle of the same height with growing modes, from the record or from its averages over groups
+of students.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,17 +20,26 @@ from .fixed_points import fixed_point
 from .linear import growing_rates
 from .symmetry import averaged, in_words, partitions
 
-SLOW = 0.5  # |d ln eps_g / d ln alpha| below which a curve may be waiting; above, it follows at least a square root
-NEAR = 0.2  # eps_g, relative to the saddle's, up to which a record is on the plateau; further away it passes by
-CLEAR = 10  # eps_floor from which eps_g is a curve; below, every wiggle of rounding is a minimum
-GROWING = 1e-9  # rate, relative to the largest modulus, above which a mode grows; below, it is rounding of a flat one
-ALIKE = 0.1  # difference of distances, relative, below which the more symmetric saddle is named; above, the nearer one
-SAME = 1e-6  # relative difference of eps_g below which two saddles are one
+
+class PlateauCriteria(NamedTuple):
+    """Tunable numbers of the definition of a plateau."""
+
+    # |d ln eps_g / d ln alpha| below which a curve may be on a plateau. Doubled: slopes up to that of 1/alpha count.
+    max_slope: float = 0.5
+    height_tol: float = 0.2  # Relative distance of eps_g from the saddle's up to which a record is on the plateau.
+    # Slopes are read where eps_g exceeds eps_floor by this factor. Smaller: minima of rounding are searched, too.
+    min_floor_ratio: float = 10
+    growth_tol: float = 1e-9  # Rate, relative to the largest modulus, above which a mode grows; below, it is rounding.
+    tie_tol: float = 0.1  # Relative difference of distances up to which the more symmetric saddle precedes the nearer.
+    same_height_tol: float = 1e-6  # Relative difference of eps_g below which two saddles are one.
+
+
+CRITERIA = PlateauCriteria()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plateau(Immutable):
-    """Where a curve waits near a saddle of the flow; made by ``traj.plateaus()`` and :func:`overlaps.plateau`.
+    """A slow passage of a curve near a saddle of the flow; made by ``traj.plateaus()`` and :func:`overlaps.plateau`.
 
     Attributes
     ----------
@@ -68,16 +78,16 @@ class Plateau(Immutable):
 
 
 def saddle(model: Model, state: State, lowest: float, highest: float) -> "Plateau | None":
-    """The saddle with growing modes nearest to a record, at a height that the curve has nearby; None without one.
+    """The saddle with growing modes nearest to a record, at a height between ``lowest`` and ``highest``; or None.
 
-    Newton's method from the record alone fails or finds another saddle where several modes grow; from averages over
-    groups of students it converges.  An attractor nearer to the record says that the curve ends here and does not wait.
-    Where the noise of SGD lets differences of students grow slowly, saddles of lower symmetry lie beside the symmetric
-    one, as far from the curve.
+    Where several modes grow, Newton's method from the record alone fails or finds another saddle; from averages over
+    groups of students it converges.  If an attractor is nearer to the record, the curve ends there: None.  Where the
+    noise of SGD lets differences of students grow slowly, saddles of lower symmetry are as close to the curve as the
+    symmetric one.
     """
     candidates, given = [], model.field_covariance(state)
     for guess in [*(averaged(model, state, groups) for groups in partitions(state)), state]:
-        with quietly():  # no convergence is an answer here
+        with quietly():  # guesses that do not converge are skipped
             try:
                 point = fixed_point(model, guess)
             except ValueError:  # a closure without derivatives at this guess: aligned kinked units
@@ -85,14 +95,14 @@ def saddle(model: Model, state: State, lowest: float, highest: float) -> "Platea
         if point.converged:
             fields = model.field_covariance(point.state)
             height = float(generalisation_error(model, fields[None], point.state.v[None])[0])
-            if lowest - NEAR * height <= height <= highest + NEAR * height:
+            if lowest - CRITERIA.height_tol * height <= height <= highest + CRITERIA.height_tol * height:
                 distance = np.linalg.norm(fields - given) + np.linalg.norm(point.state.v - state.v)
                 candidates.append((distance, height, point.state))
     if not candidates:
         return None
     nearest = min(distance for distance, _, _ in candidates)
-    _, height, state_there = next(x for x in candidates if x[0] <= (1 + ALIKE) * nearest)
-    rates = growing_rates(model, state_there, GROWING)
+    _, height, state_there = next(x for x in candidates if x[0] <= (1 + CRITERIA.tie_tol) * nearest)
+    rates = growing_rates(model, state_there, CRITERIA.growth_tol)
     return Plateau((np.nan, np.nan), height, state_there, rates) if rates.size else None
 
 
@@ -100,44 +110,45 @@ def find(
     model: Model, alpha: Floats, eps_g: Floats, floor: Floats, state_at: Callable[[int], State]
 ) -> "list[Plateau]":
     """Plateaus of a curve eps_g (n,) above its ``floor`` (n,) at times alpha (n,); ``state_at(i)`` is record i."""
-    # the logarithm of the time since the start: the start itself has none
+    # without the start, where the logarithm of the time since the start is infinite
     late = np.flatnonzero(alpha > alpha[0])
     since, alpha, eps_g, floor = alpha[late] - alpha[0], alpha[late], eps_g[late], floor[late]
     if alpha.size < 3:
         return []
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = np.abs(np.gradient(np.log(eps_g), np.log(since)))
-    # rounding wiggles: what is not clearly above it counts as falling steeply
-    slope[~(eps_g > CLEAR * floor)] = np.inf
+    # records near rounding count as steep, because rounding has minima of its own
+    slope[~(eps_g > CRITERIA.min_floor_ratio * floor)] = np.inf
     inner = slope[1:-1]
-    slow = np.flatnonzero((inner < SLOW) & (inner <= slope[:-2]) & (inner < slope[2:])) + 1
+    slow = np.flatnonzero((inner < CRITERIA.max_slope) & (inner <= slope[:-2]) & (inner < slope[2:])) + 1
     if not slow.size:
         return []
-    # a passage ends where the curve is steepest on its way to the next one
+    # a passage ends where the curve is steepest before the next one
     steepest = [int(i + np.argmax(slope[i:j])) for i, j in pairwise(slow)]
     passages: list[Plateau | None] = []
     starts: list[int] = []
     plateaus = []
-    stretch = np.cumsum(slope >= SLOW)  # a number for each time that the curve slows down
+    stretch = np.cumsum(slope >= CRITERIA.max_slope)  # constant on each slow stretch of the curve
     for i, low, high in zip(slow, [0, *steepest], [*steepest, alpha.size - 1], strict=True):
-        # slowest in its first descent, a curve may reach the saddle later, as slow as one that waits
-        waits = eps_g[low : high + 1][(stretch == stretch[i])[low : high + 1]]
-        passage = saddle(model, state_at(int(late[i])), waits.min(), waits.max())
+        # the whole slow stretch, because the curve may be slowest in its descent and reach the saddle later
+        heights = eps_g[low : high + 1][(stretch == stretch[i])[low : high + 1]]
+        passage = saddle(model, state_at(int(late[i])), heights.min(), heights.max())
         if not passages or not _same_saddle(passage, passages[-1]):
             starts.append(low)
             passages.append(passage)
     for plateau, low, high in zip(passages, starts, [*starts, alpha.size - 1][1:], strict=True):
         if plateau is None:
             continue
-        near = np.flatnonzero(np.abs(eps_g[low : high + 1] - plateau.height) <= NEAR * plateau.height) + low
-        begin, end = float(alpha[near[0]]), float(alpha[near[-1]])
-        if plateau.growing < 0 or (end - begin) * plateau.rates[0] >= 1:  # shorter than a growth time it passes by
+        distance = np.abs(eps_g[low : high + 1] - plateau.height)
+        on_plateau = np.flatnonzero(distance <= CRITERIA.height_tol * plateau.height) + low
+        begin, end = float(alpha[on_plateau[0]]), float(alpha[on_plateau[-1]])
+        if plateau.growing < 0 or (end - begin) * plateau.rates[0] >= 1:  # at least one growth time long
             plateaus.append(replace(plateau, alpha=(begin, end)))
     return plateaus
 
 
 def _same_saddle(a, b):
-    """Whether two passages wait at the same saddle, or neither at one."""
+    """Whether two passages are at the same saddle, or both at none."""
     if a is None or b is None:
         return a is b
-    return a.growing == b.growing and abs(a.height - b.height) <= SAME * a.height
+    return a.growing == b.growing and abs(a.height - b.height) <= CRITERIA.same_height_tol * a.height

@@ -15,12 +15,12 @@ __all__ = [
     "scaling", "stationary_points",
 ]  # fmt: skip
 __dir__ = public_dir(__name__)
-FUNCTIONS = {"escape": ".escape_time", "stationary_points": ".stationary"}  # the other names are modules
+_FUNCTION_MODULES = {"escape": ".escape_time", "stationary_points": ".stationary"}  # the other names are modules
 
 
 def __getattr__(name: str) -> Any:
-    if name in FUNCTIONS:
-        return getattr(import_module(FUNCTIONS[name], __name__), name)
+    if name in _FUNCTION_MODULES:
+        return getattr(import_module(_FUNCTION_MODULES[name], __name__), name)
     if name in __all__:
         return import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}.")

@@ -1,11 +1,12 @@
-r"""When SGD at finite N leaves a plateau: the law of a random time.
+r"""Law of the random time at which SGD at finite N leaves a plateau.
 
-The noise of the whole transient counts once, as an extra variance of the growing part of the start: in law SGD leaves
-like the equations of N -> infinity do, from a start that is moved along as many directions as modes grow.
+The noise of the whole transient acts like an extra variance of the growing modes at the start. In law, SGD leaves the
+plateau like the equations of N -> infinity from a random start, moved along one direction for each growing mode.
 """
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from scipy.integrate import solve_ivp
@@ -32,27 +33,37 @@ from ..stability.symmetry import is_even, mean_overlaps
 
 __all__ = ["EscapeLaw", "escape"]
 
-# Rate relative to the fastest. Below, a mode does not grow; imaginary parts above this share of the growth oscillate.
-FLAT = 1e-6
-# Velocity relative to overlaps and eta. Below, the symmetric path has come to the plateau; above, it is followed
-# further.
-REST = 1e-5
-SETTLED = 1e-6  # relative change of the plateau that Newton's method finds, from one doubling to the next
-NEAR = 0.2  # eps_g of the path, relative to the plateau's, up to which it is where Newton's method says
-# Doublings of the time in which a plateau is looked for; a path that still moves then has none.
-DOUBLINGS = 14
-LENGTH = 20  # growth times of the path: with more, rounding breaks its symmetry; laws of 8 and of 40 agree to 1e-6
-# Values of ln |x| at which the equations are solved, between which the time is interpolated.
-TABLE = 25
-DRAWS = 2**12  # midpoints of the law of x
-MOMENTS = 1e-3  # relative error of averages of four forces of a rule: kappa needs no more
-ALIKE = 1e-2  # relative difference of the velocity from its average over the students, where these are treated alike
-SEVERAL = 2**10  # points of it where several modes grow
-WINDOW, GRID = 6, 64  # growth times for which all draws are followed at once, and times at which eps_g is looked at
-LONGER = 0.125  # of the time since the start: later windows are longer, so that slow falls take no more of them
-# Windows after which a level is not waited for any longer: 2e6 growth times.
-WINDOWS = 100
-STILL = 1e-9  # relative change of eps_g in a window, or rtol. Below, the curve may have come to rest.
+
+class EscapeOptions(NamedTuple):
+    """Tunable numbers of the law of the escape."""
+
+    # Rate, relative to the fastest, below which a mode does not grow. Growing modes oscillate if their imaginary part
+    # exceeds this fraction of the growth.
+    growth_tol: float = 1e-6
+    # Velocity, relative to overlaps and eta, below which the symmetric path has reached the plateau. Smaller: rounding
+    # may break the symmetry before.
+    rest_tol: float = 1e-5
+    plateau_tol: float = 1e-6  # The same for the change of the fixed point from one doubling of the time to the next.
+    height_tol: float = 0.2  # Largest relative distance of eps_g on the path from that of the fixed point found.
+    max_doublings: int = 14  # Doublings of the time 1/eta; a path that still moves has no plateau.
+    # Growth times of the path. Longer: rounding breaks its symmetry; laws of 8 and of 40 agree to 1e-6.
+    path_length: int = 20
+    table_size: int = 25  # Values of ln |x| at which the equations are solved; times in between are interpolated.
+    n_midpoints: int = 2**12  # Midpoints of the law of x where one mode grows.
+    n_sobol: int = 2**10  # Points of the law of x where several modes grow; the mean has an error of about std/32.
+    # Relative error of averages of four forces of a learning rule. Kappa is accurate to about ten times this.
+    moment_tol: float = 1e-3
+    # Relative difference of the velocity from its average over the students above which students are not equivalent.
+    equivalence_tol: float = 1e-2
+    window_length: float = 6  # Growth times of a window, in which all starts are integrated together.
+    window_fraction: float = 0.125  # Least length of a window over the time since the start: windows grow with time.
+    n_grid: int = 64  # Intervals of a window at whose ends eps_g is compared with the level.
+    max_windows: int = 100  # The search for a level ends after these windows: 2e6 growth times.
+    # Relative change of eps_g in a window below which the curve may be at rest. Larger: rates are computed more often.
+    still_tol: float = 1e-9
+
+
+ESCAPE = EscapeOptions()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -62,11 +73,11 @@ class EscapeLaw(Immutable):
     Attributes
     ----------
     N, level : int, float
-        Input dimension, and the error that is waited for.
+        Input dimension, and the level of eps_g that ends the plateau.
     rate, modes : float, int
         Largest growth rate on the plateau, and how many modes grow.
     kappa : float
-        Variance that the noise of the transient adds to the growing part of the start, in units of the variance
+        Variance that the noise of the transient adds to the growing component of the start, in units of the variance
         of random weights; the mean over modes.
     plateau : float
         eps_g of the plateau.
@@ -127,7 +138,7 @@ def escape(
     Parameters
     ----------
     model : Model
-        With students of equal second layers. Rules of learning shall treat their units alike.
+        With students of equal second layers. A learning rule has to treat its units alike.
     start : "random" or State
         Random weights of students (of variance student_scale^2) and teachers; or overlaps met exactly by all runs.
     N : int
@@ -146,16 +157,16 @@ def escape(
         ("nothing to escape from"), or modes that oscillate; a level above the plateau; a level under the error at which
         curves come to rest, or given up after 2e6 growth times, with the eps_g and alpha reached.
     KeyboardInterrupt
-        Ctrl-C: no part of an answer is of use.
+        Ctrl-C: there is no partial result.
 
     Notes
     -----
     Asymptotic, with errors of order ln N/sqrt(N) relative to 1/lambda: against runs of random starts the mean comes out
-    late by .07 to .09 of 1/lambda at N = 200 and 1000 (the equations alone: .2). From a symmetric start the equations
-    never escape, SGD does. Where several modes grow the time depends on the direction of zeta among them: the law is
+    late by .07 to .09 of 1/lambda at N = 200 and 1000 (the equations alone: .2). From a symmetric start SGD escapes,
+    the equations never do. Where several modes grow the time depends on the direction of zeta among them: the law is
     taken from 1024 quasi-random draws, with an error of the mean of about std/32. Modes slower than 1e-6 of the fastest
-    eigenvalue are flat, not growing. Of rules (:class:`overlaps.Rule`) permutations are the only symmetry, and kappa is
-    known to about 1e-2. Derived here.
+    eigenvalue are flat, not growing. For learning rules (:class:`overlaps.Rule`) permutations are the only symmetry,
+    and kappa is accurate to about 1e-2. Derived here.
 
     Examples
     --------
@@ -181,7 +192,7 @@ def escape(
     if np.ptp(base.v) > 1e-12 * np.max(np.abs(base.v)):
         raise ValueError("the students have different second layers; expected equal v: no symmetry holds a plateau.")
     reference = _symmetric(model, base)
-    _check_alike(model, reference)
+    _check_equivalent(model, reference)
     plateau = _plateau(model, reference)
     error = _error(model, plateau)
     level = error / 2 if level is None else level
@@ -191,22 +202,23 @@ def escape(
     pack = unknowns.system.pack
     rates, left = _growing(unknowns, pack(plateau))
     modes, rate = len(left), float(np.linalg.eigvals(rates).real.max())
-    end = LENGTH / rate
-    G0, kappa = _noise(model, reference, unknowns, end, rates, left, FieldPoints.of(model, points, rng, MOMENTS))
+    end, field_points = ESCAPE.path_length / rate, FieldPoints.of(model, points, rng, ESCAPE.moment_tol)
+    G0, kappa = _noise(model, reference, unknowns, end, rates, left, field_points)
     Sigma = start_covariance(Unknowns(model, drawn if scale else random_mean(model, 1.0), False))
     c0 = G0 @ Sigma @ G0.T
     variance, shift = (c0 + kappa, np.zeros(modes)) if isinstance(start, str) else (
         kappa, G0 @ (pack(base) - pack(reference))
     )  # fmt: skip
-    # of all changes with this growing part the likeliest among random weights: others may be overlaps of no vectors
+    # the most likely change of random weights with a given growing component; other changes may be overlaps of no
+    # vectors
     e0 = Sigma @ G0.T @ np.linalg.inv(c0)
     times = _Times(model, base, unknowns, e0, shift, level, rate, N)
     root = np.linalg.cholesky(variance / N)
     if modes == 1:
-        z = ndtri((np.arange(DRAWS) + 0.5) / DRAWS)
-        exits = times.of_one(shift[0] + root[0, 0] * z)
+        z = ndtri((np.arange(ESCAPE.n_midpoints) + 0.5) / ESCAPE.n_midpoints)
+        exits = times.interpolated(shift[0] + root[0, 0] * z)
     else:
-        z = ndtri(qmc.Sobol(modes, seed=rng).random(SEVERAL))
+        z = ndtri(qmc.Sobol(modes, seed=rng).random(ESCAPE.n_sobol))
         exits = times(shift + z @ root.T)
     return EscapeLaw(N, level, rate, modes, float(np.trace(np.linalg.solve(c0, kappa)) / modes), error, np.sort(exits))
 
@@ -217,45 +229,45 @@ def _symmetric(model, state):
     return replace(state, q=q, r=r, v=np.full_like(state.v, state.v.mean()), alpha=0.0)
 
 
-def _check_alike(model, reference):
-    """Refuse rules that drive equal units in different ways: no symmetry holds their plateau."""
+def _check_equivalent(model, reference):
+    """Refuse learning rules that drive equal units in different ways: their plateau is not symmetric."""
     system = Unknowns(model, reference, False).system
     dy = system.rhs(0.0, system.pack(reference))
     q, r, v = system.unpack(dy)
     v = np.mean(v, axis=-1, keepdims=True) + 0 * v
     q, r = _over_students(model, q, r)
-    if np.max(np.abs(dy - system.packing.pack(q, r, v))) > ALIKE * np.max(np.abs(dy)):
+    if np.max(np.abs(dy - system.packing.pack(q, r, v))) > ESCAPE.equivalence_tol * np.max(np.abs(dy)):
         raise ValueError(f"{model} drives equal students in different ways; expected a rule that treats them alike.")
 
 
 def _over_students(model, q, r):
-    """Overlaps q (L, K, K), r (L, K, M) averaged over all permutations of the students, and signs that do nothing."""
+    """Overlaps q (L, K, K), r (L, K, M) averaged over permutations of the students; over signs if g is even."""
     return mean_overlaps(q, r, [np.arange(model.K)], [is_even(model)])
 
 
 def _plateau(model, reference):
-    """The fixed point that the symmetric path ends on.
+    """The fixed point at the end of the symmetric path.
 
-    Newton's method finds it long before the path is at rest, by when rounding would have broken the symmetry: it is the
-    one found from two doublings of the time in a row, and near.
+    Rounding breaks the symmetry of the path before it is at rest. The plateau is therefore the fixed point that
+    Newton's method finds from two successive doublings of the time, if eps_g of the path is close to its own.
     """
     unknowns, state, length, before = Unknowns(model, reference, False), reference, 1.0 / model.eta, None
     pack, begin = unknowns.system.pack, 0.0
-    for _ in range(DOUBLINGS):
-        with quietly():  # what it says becomes an error, or asks for more time
+    for _ in range(ESCAPE.max_doublings):
+        with quietly():  # failures raise below, or the time is doubled
             path = solve(model, state, [length - begin])
             if not path.success:
                 raise ValueError(f"the symmetric path ends on no plateau: {path.message}")
             begin, state = length, _symmetric(model, path[0])
             point = fixed_point(model, state)
         y = pack(state)
-        rest = np.max(np.abs(unknowns.system.rhs(0.0, y))) < REST * model.eta * np.max(np.abs(y))
-        if rest and not point.converged:
+        at_rest = np.max(np.abs(unknowns.system.rhs(0.0, y))) < ESCAPE.rest_tol * model.eta * np.max(np.abs(y))
+        if at_rest and not point.converged:
             raise ValueError(f"the symmetric path comes to rest at no fixed point: {point.message}")
-        reached, settled = _error(model, state), _error(model, point.state) if point.converged else np.nan
-        if abs(reached - settled) <= NEAR * settled:
+        reached, height = _error(model, state), _error(model, point.state) if point.converged else np.nan
+        if abs(reached - height) <= ESCAPE.height_tol * height:
             y = pack(point.state)
-            if rest or (before is not None and np.max(np.abs(y - before)) < SETTLED * np.max(np.abs(y))):
+            if at_rest or (before is not None and np.max(np.abs(y - before)) < ESCAPE.plateau_tol * np.max(np.abs(y))):
                 return point.state
             before = y
         else:
@@ -273,15 +285,15 @@ def _error(model, state):
 def _growing(unknowns, y):
     """Growing modes on the plateau: Lambda (n_u, n_u), and W (n_u, n) with W J = Lambda W.
 
-    Invariant subspaces by ordered Schur forms: eigenvectors of equal rates come out of ``eig`` as good as dependent.
+    Invariant subspaces by ordered Schur forms, because eigenvectors of equal rates from ``eig`` are nearly dependent.
     """
     J = jacobian(unknowns.system, y)
     values = np.linalg.eigvals(J)
-    least = FLAT * np.max(np.abs(values))
+    least = ESCAPE.growth_tol * np.max(np.abs(values))
     growing = values[values.real > least]
     if not growing.size:
         raise ValueError("no mode grows on the plateau that the symmetric path ends on: nothing to escape from.")
-    if np.max(np.abs(growing.imag)) > FLAT * growing.real.max():
+    if np.max(np.abs(growing.imag)) > ESCAPE.growth_tol * growing.real.max():
         raise ValueError("the growing modes of the plateau oscillate; no law of the escape is known.")
 
     def subspace(matrix):
@@ -293,14 +305,14 @@ def _growing(unknowns, y):
     return W @ J @ V, W
 
 
-def _noise(model, reference, unknowns, end, rates, left, rule):
+def _noise(model, reference, unknowns, end, rates, left, field_points):
     """G (n_u, n) at the start, in an orthonormal basis, and kappa (n_u, n_u) in the same."""
     path = solve(model, reference, [0.0, end])
 
-    def pack(q, r, v):  # rounding that has grown is taken off: it is no part of the path
+    def pack(q, r, v):  # averaged again: removes rounding, which grows along the path
         return unknowns.packing.pack(*_over_students(model, q, r), v)
 
-    terms = PathCoefficients(unknowns, Path(path, pack), rule)
+    terms = PathCoefficients(unknowns, Path(path, pack), field_points)
     modes, n = left.shape
 
     def velocity(alpha, x):
@@ -309,34 +321,35 @@ def _noise(model, reference, unknowns, end, rates, left, rule):
         return -np.concatenate([(G @ J[0]).ravel(), (G @ D[0] @ G.T).ravel()])
 
     G, kappa = left, solve_continuous_lyapunov(rates, left @ terms(np.array([end]))[1][0] @ left.T)
-    for span in pairwise(np.linspace(end, 0.0, LENGTH + 1)):
+    for span in pairwise(np.linspace(end, 0.0, ESCAPE.path_length + 1)):
         run = solve_ivp(velocity, span, np.concatenate([G.ravel(), kappa.ravel()]), rtol=1e-8, atol=1e-10)
         G, kappa = (x.reshape(modes, -1) for x in np.split(run.y[:, -1], [modes * n]))
-        # another basis of the same space: that of the plateau becomes all but parallel where modes grow at other rates
+        # orthonormalise: the basis becomes nearly parallel where modes grow at different rates
         basis, weights = np.linalg.qr(G.T)
         G, kappa = basis.T, np.linalg.solve(weights.T, np.linalg.solve(weights.T, kappa).T)
     return G, (kappa + kappa.T) / 2
 
 
 class _Times:
-    """T_ODE at starts with the growing part x."""
+    """Times T_ODE from starts with given growing components x."""
 
     def __init__(self, model, base, unknowns, e0, shift, level, rate, N):
         self.model, self.base, self.e0, self.shift = model, base, e0, shift
-        self.rtol = float(np.clip(1e-4 / np.sqrt(N), 1e-12, 1e-6))  # of what is of order 1/sqrt(N) and grows
+        self.rtol = float(np.clip(1e-4 / np.sqrt(N), 1e-12, 1e-6))  # 1e-4 of the growing component, of order 1/sqrt(N)
         self.system, self.level, self.rate = unknowns.system, level, rate
 
     def __call__(self, x):
-        """Times from the starts with growing parts x (n, n_u)."""
+        """Times from the starts with growing components x (n, n_u)."""
         y = self.system.pack(self.base) + (x - self.shift) @ self.e0.T
         states = [replace(self.system.state(row), v=self.base.v) for row in y]
         exits, waiting, end = np.full(len(x), np.nan), np.arange(len(x)), 0.0
-        for _ in range(WINDOWS):  # what has left is not followed any further
-            grid = end + np.linspace(0.0, max(WINDOW / self.rate, LONGER * end), GRID + 1)
+        for _ in range(ESCAPE.max_windows):  # each window continues only the curves that are still above the level
+            window = max(ESCAPE.window_length / self.rate, ESCAPE.window_fraction * end)
+            grid = end + np.linspace(0.0, window, ESCAPE.n_grid + 1)
             batch, end = solve_many(self.model, states, grid, rtol=self.rtol), grid[-1]
-            gone = np.any(batch.eps_g < self.level, axis=1)
-            exits[waiting[gone]] = [first_below(grid, row, self.level) for row in batch.eps_g[gone]]
-            waiting, left = waiting[~gone], np.flatnonzero(~gone)
+            below = np.any(batch.eps_g < self.level, axis=1)
+            exits[waiting[below]] = [first_below(grid, row, self.level) for row in batch.eps_g[below]]
+            waiting, left = waiting[~below], np.flatnonzero(~below)
             if not waiting.size:
                 return exits
             states = [batch[int(j)][-1] for j in left]
@@ -347,26 +360,26 @@ class _Times:
         )
 
     def _check_falling(self, batch, left, end):
-        """Refuse levels under an error at which a curve has come to rest: nothing moves, and no mode grows."""
+        """Refuse levels below the error at which a curve has come to rest: a fixed point without growing modes."""
         first, last = batch.eps_g[left][:, [0, -1]].T
         if not np.all(np.isfinite(last)):
             raise ValueError(f"level = {self.level:g} is not reached: {batch.message[left[~np.isfinite(last)][0]]}")
-        for j in left[np.abs(last - first) <= max(STILL, self.rtol) * first][:1]:
+        for j in left[np.abs(last - first) <= max(ESCAPE.still_tol, self.rtol) * first][:1]:
             state = batch[int(j)][-1]
-            if not growing_rates(self.model, state, FLAT).size:
+            if not growing_rates(self.model, state, ESCAPE.growth_tol).size:
                 raise ValueError(
                     f"level = {self.level:g} is not reached: the search was given up at alpha = {end:.6g}, where eps_g "
                     f"has come to rest at {_error(self.model, state):.6g}. Expected a higher level, or less noise."
                 )
 
-    def of_one(self, x):
-        """Times at many growing parts x (m,) of one mode, from a table on both sides of zero."""
+    def interpolated(self, x):
+        """Times at the growing components x (m,) of one mode, interpolated from a table on each side of zero."""
         exits = np.empty_like(x)
         for sign in (1.0, -1.0):
             side = sign * x > 0
             if not side.any():
                 continue
             u = np.log(np.abs(x[side]))
-            grid = np.linspace(np.min(u) - 1, np.max(u), TABLE)  # longer than the one draw that a side may have
+            grid = np.linspace(np.min(u) - 1, np.max(u), ESCAPE.table_size)  # - 1: a side may have a single value
             exits[side] = CubicSpline(grid, self(sign * np.exp(grid)[:, None]))(u)
         return exits

@@ -3,7 +3,7 @@ r"""Linear students that train only N_l of their N components: scaling with the 
 The other N - N_l weights keep their random values.  Gradient flow; weights w* ~ N(0, 1), w ~ N(0, student_scale^2).
 With a power-law spectrum the error saturates at a level ~ N_l^-beta in the eigenbasis of the inputs, and in a random
 basis too, while it falls like alpha^(-beta/(1+beta)) before.  For K, M > 1 the same holds with the effective learning
-rate and variance of :mod:`overlaps.theory.linear`.  Numbers out of their range are a ``ValueError`` that names them.
+rate and variance of :mod:`overlaps.theory.linear`.  Numbers out of range raise a ``ValueError`` that names them.
 
 References
 ----------
@@ -31,14 +31,14 @@ def error(
     .. math:: \epsilon_g = \frac{1+\sigma_J^2}{2N}
        \Big[\sum_{k \le N_l} s_k e^{-2\eta s_k\alpha} + \sum_{k > N_l} s_k\Big]
 
-    *Asymptotic* in eta: terms of order eta^2 are dropped, and where eta max(s) / N > 0.05 a ``RuntimeWarning`` says
-    that SGD at finite N is not close to gradient flow. Exact in N and N_l. Source: [WR], Eq. (10) = (78), from the
+    *Asymptotic* in eta: terms of order eta^2 are dropped, and where eta max(s) / N > 0.05 a ``RuntimeWarning`` is
+    issued: SGD at finite N is not close to gradient flow. Exact in N and N_l. Source: [WR], Eq. (10) = (78), from the
     overlaps (76), (77); at alpha = inf (71), from (69), (70). The sums of (71) and (78) start at N_l + 1.
 
     Parameters
     ----------
     spectrum : Spectrum
-        Eigenvalue l stands for n_l = p_l N components.
+        Eigenvalue l has multiplicity n_l = p_l N.
     eta : float
         Learning rate.
     alpha : array_like
@@ -75,9 +75,10 @@ def error_covariance(Sigma: ArrayLike, eta: float, alpha: ArrayLike, *, N_l: int
        + \mathrm{tr}\big(\hat\Sigma - \Sigma_\times^T\tilde\Sigma^{-1}\Sigma_\times\big)\Big], \qquad
        \Sigma = \begin{pmatrix} \tilde\Sigma & \Sigma_\times \\ \Sigma_\times^T & \hat\Sigma \end{pmatrix}
 
-    The trained weights also learn what the frozen ones contribute along the trained inputs. *Asymptotic* in eta, exact
-    otherwise; it warns as :func:`error`. The time dependence is derived here; alpha = inf is the printed asymptote.
-    Source: [WR], the blocks (82), the solution (84) with its limit (85), and the asymptote (88) from (86), (87).
+    The trained weights also compensate the frozen ones, as far as their inputs are correlated.
+    *Asymptotic* in eta, exact otherwise; it warns as :func:`error`. The time dependence is derived here; alpha = inf is
+    the printed asymptote. Source: [WR], the blocks (82), the solution (84) with its limit (85), and the asymptote (88)
+    from (86), (87).
 
     Parameters
     ----------
@@ -101,8 +102,8 @@ def error_covariance(Sigma: ArrayLike, eta: float, alpha: ArrayLike, *, N_l: int
     warn_coarse_step(model, N)
     d, V = np.linalg.eigh(Sigma[:N_l, :N_l])
     g = np.sum((V.T @ Sigma[:N_l, N_l:]) ** 2, axis=1)
-    kept = d > MERGE * spectrum.s.max()  # directions without variance have no cross-covariance either
-    d, explained = d[kept], g[kept] / d[kept]
+    positive = d > MERGE * spectrum.s.max()  # directions without variance have no cross-covariance either
+    d, explained = d[positive], g[positive] / d[positive]
     frozen = max(np.trace(Sigma[N_l:, N_l:]) - explained.sum(), 0.0)
     weight = 0.5 * (1 + scale**2) / N * np.append(d + explained, frozen)
     return decay_sum(2 * model.eta * np.append(d, 0.0), weight, alpha)
@@ -129,7 +130,6 @@ def error_haar(spectrum: Spectrum, *, N_l: int, N: int | None = None, student_sc
     >>> round(ov.theory.features.error_haar(ov.power_law(beta=1.0, L=64), N_l=16, student_scale=0.1), 10)
     0.0351216515
     """
-    # test: tests/theory/test_features.py::test_correction_to_the_haar_limit
     spectrum = checked_spectrum(spectrum)
     N = spectrum.L if N is None else check.count("N", N)
     ratio, scale = trained(N_l, N) / N, check.number("student_scale", student_scale, least=0)
@@ -163,7 +163,6 @@ def asymptote(beta: float, N: int, N_l: ArrayLike, *, student_scale: float = 1.0
     >>> ov.theory.features.asymptote(1.0, 256, [50, 200], student_scale=0.01).round(6)
     array([0.004846, 0.000332])
     """
-    # test: tests/theory/test_features.py::test_asymptotes_of_the_figure
     _, s, scale = power_law_units(beta, check.count("N", N), 1.0, 0.0, student_scale)
     for n in np.asarray(N_l, dtype=object).flat:
         trained(n, N)

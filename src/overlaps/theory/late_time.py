@@ -27,7 +27,7 @@ __all__ = [
 ]  # fmt: skip
 __dir__ = public_dir(__name__)
 
-W = np.sqrt(3.0)
+W = np.sqrt(3.0)  # w of the formulas
 
 
 class Matrices(NamedTuple):
@@ -61,7 +61,7 @@ class Window(NamedTuple):
 
 
 class LearnedPairs(NamedTuple):
-    """K = M students at their teachers: width, learning rate, and the one that v = v* = 1/sqrt(M) would need."""
+    """K = M students at their teachers: width, learning rate, and the equivalent one at v = v* = 1/sqrt(M)."""
 
     M: int
     eta: float
@@ -69,7 +69,7 @@ class LearnedPairs(NamedTuple):
 
     @classmethod
     def checked(cls, M, eta, v=None, v_star=None, least=1):
-        """The same from what users pass."""
+        """From arguments of public functions."""
         M, eta = check.count("M", M, least), check.number("eta", eta, above=0)
         v = M**-0.5 if v is None else check.number("v", v, above=0)
         v_star = M**-0.5 if v_star is None else check.number("v_star", v_star, above=0)
@@ -102,8 +102,8 @@ class LearnedPairs(NamedTuple):
         """Rates of u and d of :func:`first_order`, over s_l."""
         return self.unit * (2 + (self.M - 1) * W), self.unit * (2 - W)
 
-    def kept_up(self, noise):
-        """Differences (X, Y), summed over the blocks, that label noise keeps up."""
+    def stationary(self, noise):
+        """Stationary differences (X, Y) under label noise, summed over the blocks."""
         M, eta, effective = self
         noise, critical = check.number("noise", noise, least=0), critical_eta(M)
         if effective >= critical:
@@ -161,8 +161,8 @@ def matrices(M: int, *, eta: float, v: float | None = None, v_star: float | None
            [0.866, 1.   ]])
     """
     M, _, eta = pairs = LearnedPairs.checked(M, eta, v, v_star, least=2)
-    n, S, X, none = M - 1, pairs.relaxation, eta**2 * pairs.response, np.zeros((2, 2))
-    G, F = np.block([[S / 2, none], [-S, S]]), np.block([[none, none], [-2 * X, X]])
+    n, S, X, zero = M - 1, pairs.relaxation, eta**2 * pairs.response, np.zeros((2, 2))
+    G, F = np.block([[S / 2, zero], [-S, S]]), np.block([[zero, zero], [-2 * X, X]])
     H = np.array([[-1 / 3, -n * W / 4, 1 / 2, n * W / 4], [0.0, 0.0, W / 8, 0.0]])
     return Matrices(pairs.unit, G, np.vstack([H, 2 * H]), F)
 
@@ -223,9 +223,9 @@ def critical_eta(M: int, *, v: float | None = None, v_star: float | None = None)
     .. math:: \det\Big[ a \begin{pmatrix} 2 & (M-1)w \\ w & 2+(M-2)w \end{pmatrix}
        - \frac{4\eta^2}{\pi^2M^2} \begin{pmatrix} f_1 & f_2 \\ f_3 & f_4 \end{pmatrix} \Big] = 0
 
-    with the noise :math:`f_i` that stands in the matrix F of :func:`matrices`. Exact for N -> infinity and the same for
-    every spectrum of mean one: pi sqrt(5/3) for M = 1, pi sqrt(3) for M -> infinity; derived here. At finite N expect
-    it to drop where the largest eigenvalue is not small against N.
+    with the noise :math:`f_i` of the matrix F of :func:`matrices`. Exact for N -> infinity and the same for
+    every spectrum of mean one: pi sqrt(5/3) for M = 1, pi sqrt(3) for M -> infinity; derived here. At finite N it
+    is smaller where the largest eigenvalue is not small against N.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ def noise_floor(M: int, *, eta: float, noise: float, v: float | None = None, v_s
     [0.0005148714, 0.0005118533]
     """
     pairs = LearnedPairs.checked(M, eta, v, v_star)
-    x, y = pairs.kept_up(noise)
+    x, y = pairs.stationary(noise)
     return float(pairs.modes(isotropic(), [x], [y])[1].sum())
 
 
@@ -303,7 +303,7 @@ def differences(state: State) -> tuple[Floats, Floats]:
     (array([0.25, 0.25, 0.25, 0.25]), array([0., 0., 0., 0.]))
     """
     if check.state(state, "state").K != state.M or state.s is None:
-        raise ValueError(f"{state}; expected K = M and a state that knows its eigenvalues (state.on(model)).")
+        raise ValueError(f"{state}; expected K = M and a state with eigenvalues (state.on(model)).")
     if not state.sees_inputs:
         raise ValueError(f"the teacher of {state} does not act on x; expected T = sum_l tau^l / s_l. Try ov.solve.")
     M = state.M
@@ -324,18 +324,18 @@ def first_order(
     .. math:: \epsilon_1(\alpha) = \frac{M v^2}{6\pi M} \sum_l s_l \Big[ (2w + 3(M-1))\, u_l\,
        e^{-a(2+(M-1)w)s_l\alpha} + (M-1)(2w-3)\, d_l\, e^{-a(2-w)s_l\alpha} \Big]
 
-    with u = x + (M-1) y and d = x - y at alpha = 0. Label noise keeps up x_l = p_l X, y_l = p_l Y: these are taken from
-    x and y, and :func:`noise_floor` is added, which is thus approached as every other error decays. Exact for the
-    linearised gradient flow of x and y, [WR] (17), (121), (122); the noise F of :func:`matrices` slows the
-    decay by a fraction of the order of eta/:func:`critical_eta`, and turns it into growth above. As an estimate of
+    with u = x + (M-1) y and d = x - y at alpha = 0. With label noise x_l = p_l X, y_l = p_l Y are stationary: they are
+    subtracted from x and y, and :func:`noise_floor` is added, so that the floor is approached as every error decays.
+    Exact for the linearised gradient flow of x and y, [WR] (17), (121), (122); the noise F of :func:`matrices` slows
+    the decay by a fraction of the order of eta/:func:`critical_eta`, and turns it into growth above. As an estimate of
     eps_g it is *heuristic*, good for many eigenvalues: x and y are squares of w - w*, and squares of R - T are equally
-    large. These contribute to eps_g (:func:`second_order`), and they feed x and y, which therefore decay more slowly in
-    the end; exponents are not affected. The page Power-law spectra has eps_1/eps_g.
+    large. These contribute to eps_g (:func:`second_order`), and they drive x and y, which therefore decay more slowly
+    late; exponents are not affected. The page Power-law spectra has eps_1/eps_g.
 
     Parameters
     ----------
     alpha : array_like
-        Times since (x, y) were read.
+        Times since the state with (x, y).
     spectrum : Spectrum
         Eigenvalues of mean one, with their weights.
     M, eta, v, v_star
@@ -354,7 +354,7 @@ def first_order(
     """
     pairs = LearnedPairs.checked(M, eta, v, v_star)
     noise = check.number("noise", noise, least=0)
-    X, Y = pairs.kept_up(noise) if noise else (0.0, 0.0)
+    X, Y = pairs.stationary(noise) if noise else (0.0, 0.0)
     rates, amplitudes = pairs.modes(spectrum, x, y, X, Y)
     decay = decay_sum(rates, amplitudes, check.times("alpha", alpha))
     return np.asarray(decay) + (noise_floor(M, eta=eta, noise=noise, v=v, v_star=v_star) if noise else 0.0)
@@ -386,7 +386,7 @@ def local_slope(
     alpha = check.times("alpha", alpha)
     if not np.all(np.isfinite(alpha)):
         raise ValueError("alpha contains inf; expected finite times: the slope of a dying exponential has no limit.")
-    slowest = rates[amplitudes != 0].min(initial=np.inf)  # a common factor, lest all terms underflow
+    slowest = rates[amplitudes != 0].min(initial=np.inf)  # a common factor: not all terms underflow
     terms = amplitudes * np.exp(-np.multiply.outer(alpha, np.maximum(rates - slowest, 0.0)))
     return -alpha * (terms @ rates) / terms.sum(axis=-1)
 

@@ -1,7 +1,7 @@
 r"""The symmetric plateau of erf networks and the escape from it, for any spectrum and any teacher.
 
 On the plateau all students are equal, :math:`w_k = \sum_n c_n w^*_n`: one student of weight K v at its fixed point. The
-dynamics enters through the moments of the teacher, :math:`T^{(j)} = \sum_l s_l^j t^l`: T = T^(1) sets the heights,
+dynamics depends on the moments of the teacher, :math:`T^{(j)} = \sum_l s_l^j t^l`: T = T^(1) sets the heights,
 T2 = T^(2) the rates of escape. Everything here is gradient flow (first order in eta), for students with equal output
 weights v, and exact for N -> infinity where no approximation is named. Defaults are those of
 ``committee_machine(..., normalised=True)``: K = M, v = sqrt(M)/K, v* = 1/sqrt(M); the library's soft committee machine
@@ -36,7 +36,8 @@ __all__ = [
 ]  # fmt: skip
 __dir__ = public_dir(__name__)
 
-RESIDUAL = 1e-12  # if the fixed-point equations are violated by more of their terms, there is no plateau
+# Largest violation of the fixed-point equations, relative to their terms. Larger: points that are no plateaus pass.
+RESIDUAL_TOL = 1e-12
 
 
 class Heights(NamedTuple):
@@ -61,7 +62,7 @@ class Heights(NamedTuple):
 
 
 class Committee(NamedTuple):
-    """Equal students before any teacher: covariance T (M, M) of its fields, K students of weight v, weights v* (M,)."""
+    """Equal students with any teacher: covariance T (M, M) of its fields, K students of weight v, weights v* (M,)."""
 
     T: np.ndarray
     K: int
@@ -70,7 +71,7 @@ class Committee(NamedTuple):
 
     @classmethod
     def checked(cls, T, K, v, v_star):
-        """The same from what users pass."""
+        """From arguments of public functions."""
         T = _moment("T", T, "M")
         M = len(T)
         K, v, v_star = _layers(M, K, v, v_star)
@@ -80,7 +81,7 @@ class Committee(NamedTuple):
         return cls(T, K, v, v_star)
 
     def closure(self, Q, R):
-        """Closure of one student that stands for all equal ones, at eta = 1."""
+        """Closure at eta = 1 of one student that replaces all equal ones."""
         K, v, v_star = self[1:]
         one = committee_machine(1, len(self.T), activation=erf, v=[K * v], v_star=v_star, eta=1.0, gradient_flow=True)
         return closure(one, [[Q]], [R], self.T)
@@ -91,7 +92,7 @@ class Committee(NamedTuple):
         return f.A[0, 0] * c + f.B[0]
 
     def plateau(self):
-        """The heights; the search starts at the nearest symmetric teacher's."""
+        """The heights; the search starts at those of the nearest symmetric teacher."""
         T, v_star = self.T, self.v_star
         T1, D1 = row_averages(T)
         symmetric = _symmetric_c(len(T), max(T1, 1e-12), max(D1, -0.99 * max(T1, 1e-12)))
@@ -99,13 +100,13 @@ class Committee(NamedTuple):
         c = end.x
         Q, R = moments(c, T)
         error, f = np.max(np.abs(self.residual(c))), self.closure(Q, R)
-        if not error <= RESIDUAL * np.max(np.abs(f.B)):
+        if not error <= RESIDUAL_TOL * np.max(np.abs(f.B)):
             raise ValueError(
                 f"no plateau of equal students was found: the residual is {error:.1e} "
                 f"({' '.join(end.message.split())}). Expected teachers with output weights of one sign; check T and "
                 "v_star."
             )
-        return Heights(c, float(Q), R, max(f.eps_g, 0.0))  # a difference, which rounding may make negative
+        return Heights(c, float(Q), R, max(f.eps_g, 0.0))  # rounding may make the difference negative
 
 
 # heights --------------------------------------------------------------------------------------------------------------
@@ -116,8 +117,8 @@ def plateau(T: ArrayLike, *, K: int | None = None, v: float | None = None, v_sta
 
     .. math:: c\, A(Q, R) + B(Q, R) = 0, \qquad Q = c^T T c, \quad R = T c
 
-    with the closure A (a number), B (M,) of one student that stands for all: its weight is K v. Exact for any blocks
-    t^l with this T; a search that finds none from the symmetric start is a ``ValueError``. Replaces the approximations
+    with the closure A (a number), B (M,) of one student of weight K v that replaces all. Exact for any blocks t^l with
+    this T; if the search from the symmetric start finds none, a ``ValueError`` is raised. Replaces the approximations
     (95), (96) of [WR]; derived here.
 
     Parameters
@@ -212,7 +213,7 @@ def teacher_moments(state: State, orders: Sequence[int]) -> Floats:
     Parameters
     ----------
     state : State
-        Gives the blocks of the teacher; it must know its eigenvalues (``model.random_start`` and ``traj[-1]`` do).
+        State with the blocks of the teacher and its eigenvalues (as of ``model.random_start`` and ``traj[-1]``).
     orders : sequence of int
         The orders j >= 0.
 
@@ -260,7 +261,7 @@ def plateau_state(model: Model, start: State) -> State:
     model : Model
         erf students and teachers, equal v_k > 0, fixed second layer.
     start : State
-        Gives the blocks of the teacher.
+        State with the blocks of the teacher.
 
     Examples
     --------
@@ -271,7 +272,7 @@ def plateau_state(model: Model, start: State) -> State:
     True
     """
     check_features("theory.plateau.plateau_state", model)
-    codes = model.activation.code, model.teacher_activation.code  # not the names, which anything may have
+    codes = model.activation.code, model.teacher_activation.code  # not the names, which other activations may share
     if codes != (erf.code, erf.code) or np.ptp(model.v):
         raise ValueError(
             f"model = {model} with v = {model.v}; expected erf students and teachers (overlaps.erf itself), equal "
@@ -300,7 +301,7 @@ def curvature(T: ArrayLike, *, K: int | None = None, v: float | None = None, v_s
 
     Exact, derived here. For a symmetric teacher S is zero on (1, ..., 1) and -1/(tau eta (T2 - D2/(M - 1))) on vectors
     with sum zero, with the tau of :func:`escape_time`; this corrects [WR] (115), where the exponent is 2 alpha/tau and
-    T1 in the bracket stands for ((1 + T1)/2)^2. Along the negative eigenvectors of S (M, M) students come to differ.
+    T1 in the bracket replaces ((1 + T1)/2)^2. Along the negative eigenvectors of S (M, M) differences of students grow.
 
     Parameters
     ----------
@@ -341,8 +342,8 @@ def escape_matrix(
     .. math:: \Gamma = -\eta\, T^{(2)} S
 
     with the curvature S of :func:`curvature` and :math:`\rho_k` as there. Exact,
-    derived here. For symmetric teachers it is the growth of one number of [WR] (14), (112), (114), at the rate eta g_r
-    times the eigenvalue (113).
+    derived here. For symmetric teachers it is the growth of one variable in [WR] (14), (112), (114), at the rate
+    eta g_r times the eigenvalue (113).
 
     Parameters
     ----------
@@ -372,7 +373,7 @@ def escape_rates(
     """Growth rates of the differences of students, largest first (M,).
 
     Eigenvalues of :func:`escape_matrix`, real and at most M - 1 of them positive; each is (K - 1)-fold in the full
-    dynamics. The largest decides when the plateau is left, the smaller ones rule the plateaus that follow.
+    dynamics. The largest sets the time of the escape, the smaller ones the plateaus that follow.
     Exact, derived here. eps_g leaves the plateau at twice the rate.
 
     Parameters
@@ -437,15 +438,15 @@ def descent_time(
     state: State, *, eta: float, K: int | None = None, v: float | None = None,
     v_star: ArrayLike | None = None, excess: float = 0.1,
 ) -> float:  # fmt: skip
-    r"""Time until equal small students have come down to the plateau, eps_g = (1 + excess) of its height.
+    r"""Time until equal small students have descended to the plateau, eps_g = (1 + excess) of its height.
 
     .. math:: \epsilon_g(\alpha) - \epsilon_g^{\rm plateau}
               = \frac{a}{2} \sum_l s_l\, c^T t^l c\; e^{-2 \eta a s_l \alpha/K}
 
     with :math:`-\eta a/K` the coefficient A of a student on the plateau and c its heights. On power-law spectra with as
     many eigenvalues as inputs, small eigenvalues make the descent as long as the plateau, or longer. Asymptotic:
-    linearised at the plateau, without the first fast modes; derived here. The time is zero where small students
-    start so near.
+    linearised at the plateau, without the first fast modes; derived here. The time is zero if small students start
+    within the excess.
 
     Parameters
     ----------
@@ -454,7 +455,7 @@ def descent_time(
     eta, K, v, v_star
         As in :func:`escape_matrix`.
     excess : float
-        Distance that counts as near, relative to the height.
+        Distance from the height, relative to it, at which the descent ends.
 
     Examples
     --------
@@ -470,7 +471,7 @@ def descent_time(
     a = -setting.closure(point.Q, point.R).A[0, 0]
     weights, rates = 0.5 * a * state.s * (point.c @ state.plain[2] @ point.c), 2 * eta * a * state.s / K
     target, total = excess * point.eps_g, weights.sum()
-    if point.eps_g <= RESIDUAL * total:
+    if point.eps_g <= RESIDUAL_TOL * total:
         raise ValueError("the plateau of this teacher has no height; expected M >= 2 teachers that differ.")
     if total <= target:
         return 0.0
@@ -484,10 +485,10 @@ def length(rate: float, *, N: int, student_scale: float, D: float = 0.0, descent
     .. math:: \alpha_P - \alpha_0 = \frac1\gamma\Big(D + \tfrac12 \ln\frac{N}{\sigma_J^2}\Big)
 
     Heuristic ([WR] (12), (117)): differences grow from their initial size student_scale/sqrt(N) to order one at the
-    rate gamma. D is -2 to 1 for L << N, up to eps_g = 0.9 of the plateau; for L ~ N it is no number of order one, and
+    rate gamma. D is -2 to 1 for L << N, up to eps_g = 0.9 of the plateau; for L ~ N it is not of order one, and
     often the descent is longer than the plateau (see the page Power-law spectra). Then the two merge, eps_g is nowhere
-    flat, and a given ``descent`` is a ``RuntimeWarning``. The worked example of [WR] halves the escape time, which
-    D = 2.47 makes up for.
+    flat, and a given ``descent`` raises a ``RuntimeWarning``. The worked example of [WR] halves the escape time and
+    compensates with D = 2.47.
 
     Parameters
     ----------
@@ -498,7 +499,7 @@ def length(rate: float, *, N: int, student_scale: float, D: float = 0.0, descent
     student_scale : float
         Standard deviation of the initial student weights, > 0.
     D : float
-        A number that depends on what counts as the end, and on the draw.
+        A number that depends on the definition of the end, and on the draw.
     descent : float, optional
         Duration of the descent to the plateau, :func:`descent_time`, to be compared with its length.
 
@@ -509,7 +510,7 @@ def length(rate: float, *, N: int, student_scale: float, D: float = 0.0, descent
     805.9
     """
     rate, N = check.number("rate", rate, above=0), check.count("N", N)
-    scale = check.number("student_scale", student_scale, above=0, hint="Equal students would stay for ever.")
+    scale = check.number("student_scale", student_scale, above=0, hint="Equal students never leave the plateau.")
     alpha = float((check.number("D", D) + 0.5 * np.log(N / scale**2)) / rate)
     if descent is not None and check.number("descent", descent, least=0) > alpha:
         warn(
@@ -536,7 +537,6 @@ def wide_escape_time(M: int, *, eta: float, T2: float) -> float:
     >>> round(plateau.escape_time(40, T2=3.0, eta=0.1) / plateau.wide_escape_time(40, T2=3.0, eta=0.1), 3)
     1.012
     """
-    # test: tests/theory/test_plateau.py::test_wide_committees_and_long_spectra
     M, eta, T2 = check.count("M", M), check.number("eta", eta, above=0), check.number("T2", T2, above=0)
     return 2 * np.pi * M**2 / (eta * T2)
 

@@ -1,7 +1,7 @@
-"""Laws of learning by rules: late errors of perceptrons, robust regression, clipping, single indices on the sphere.
+"""Closed forms for learning rules: late errors of perceptrons, robust regression, clipping, single indices on spheres.
 
-Isotropic inputs, one student and one teacher, alpha = steps / N. Numbers out of their range, rules without such a law
-and rates at which nothing converges are a ``ValueError`` that names them.
+Isotropic inputs, one student and one teacher, alpha = steps / N. Numbers out of range, rules without such a law and
+divergent learning rates raise a ``ValueError`` that names them.
 """
 
 from typing import Any, NamedTuple
@@ -25,8 +25,9 @@ __all__ = [
 ]  # fmt: skip
 __dir__ = public_dir(__name__)
 
-ANGLES = 400  # between which a change of sign of the velocity is looked for
-FARTHEST = 60.0  # of an integral over the logistic function in x, where it is e^-x
+# Angles between which changes of sign of the velocity are searched. Fewer: close pairs of fixed points are missed.
+N_ANGLES = 400
+MAX_LOGISTIC_X = 60.0  # Limit of the integral over the logistic function, whose tail is e^-x.
 
 
 class LateLaw(NamedTuple):
@@ -37,7 +38,7 @@ class LateLaw(NamedTuple):
     limit : float
         Limit for alpha -> infinity.
     coefficient, exponent : float
-        Of the leading term where the limit is zero; 0 where it is not.
+        The leading term where the limit is zero; 0 otherwise.
     """
 
     limit: float
@@ -55,7 +56,7 @@ def hebb(alpha: ArrayLike, flip: float = 0.0) -> Numbers:
 
     .. math:: \epsilon = \frac1\pi \arctan\Big(\frac1m \sqrt{\frac{\pi}{2\alpha}}\Big), \qquad m = 1 - 2\,\mathrm{flip}
 
-    Exact, whatever eta. Source: Biehl and Riegler (1994), Europhys. Lett. 28, 525.
+    Exact at any eta. Source: Biehl and Riegler (1994), Europhys. Lett. 28, 525.
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ def law(rule: Rule, eta: float = 1.0) -> LateLaw:
     flips: Hebb :math:`(2\pi\alpha)^{-1/2}`; perceptron :math:`\frac1\pi (2/3)^{1/3} \alpha^{-1/3}`; AdaTron
     :math:`1/(\eta (1 - \eta/3)\alpha)`, least at eta = 3/2; optimal 0.8834/alpha. Margins and logistic losses make the
     norm J grow like :math:`\alpha^{1/3}` while J theta tends to t, the root of an equation in eta. Noisy perceptrons
-    end at :math:`\rho = 1 - 2p`, whatever eta. Derived from the flow. Sources: Biehl and Riegler (1994), Europhys.
+    end at :math:`\rho = 1 - 2p` at any eta. Derived from the flow. Sources: Biehl and Riegler (1994), Europhys.
     Lett. 28, 525, for the exponents of Hebb, perceptron, AdaTron; Kinouchi and Caticha (1992), J. Phys. A 25, 6243;
     Barkai, Seung and Sompolinsky (1995), NIPS 7.
 
@@ -99,8 +100,8 @@ def law(rule: Rule, eta: float = 1.0) -> LateLaw:
     1.3333333333333333
     """
     check.kind("rule", rule, Rule, "ov.rules.perceptron()")
-    eta, (name, *numbers) = check.number("eta", eta, above=0), rule.recipe or (None,)
-    p = numbers[0] if name in ("hebb", "perceptron", "adatron", "least_squares") else 0.0
+    eta, (name, *parameters) = check.number("eta", eta, above=0), rule.recipe or (None,)
+    p = parameters[0] if name in ("hebb", "perceptron", "adatron", "least_squares") else 0.0
     m = 1 - 2 * p
     if name == "hebb":
         return LateLaw(0.0, 1 / (m * np.sqrt(2 * np.pi)), -0.5)
@@ -120,15 +121,15 @@ def law(rule: Rule, eta: float = 1.0) -> LateLaw:
         mean = quad(lambda x: np.exp(-x * x - log_ndtr(x)) / (2 * np.pi), -40, 40, epsabs=1e-14)[0]
         return LateLaw(0.0, np.sqrt(2 / np.pi) / mean, -1.0)
     if name == "hinge":
-        return _with_margin(numbers[0], eta)
-    if name == "logistic" and not numbers:
+        return _with_margin(parameters[0], eta)
+    if name == "logistic" and not parameters:
         return _logistic(eta)
     raise ValueError(f"rule = {rule!r}; expected one with a law: hebb, perceptron, adatron, least_squares, hinge, "
                      "logistic() or optimal() of ov.rules. Solve to late times instead.")  # fmt: skip
 
 
 def _noisy_adatron(p, m, eta):
-    """The angle / pi at which an AdaTron with flipped labels turns no more."""
+    """The stationary angle / pi of an AdaTron with flipped labels."""
 
     def turning(x):
         slack = x - np.sin(x) * np.cos(x)
@@ -138,7 +139,7 @@ def _noisy_adatron(p, m, eta):
 
 
 def _with_margin(k, eta):
-    """J theta -> t of 2 t^2 = eta (k + t h(k / t)), h = phi / Phi."""
+    """The law with J theta -> t, the root of 2 t^2 = eta (k + t h(k / t)), h = phi / Phi."""
 
     def h(x):
         return np.exp(-x * x / 2 - log_ndtr(x)) / np.sqrt(2 * np.pi)
@@ -149,17 +150,18 @@ def _with_margin(k, eta):
 
 
 def _logistic(eta):
-    """J theta -> t of 2 t^2 = eta c(t), the second moment of the force where labels are uncertain."""
+    """The law with J theta -> t, the root of 2 t^2 = eta c(t), c the second moment of the force near the boundary."""
 
     def c(t):
-        return 2 * quad(lambda x: ndtr(x / t) / (1 + np.exp(x)) ** 2, -FARTHEST, FARTHEST, epsabs=1e-13, limit=200)[0]
+        x_max = MAX_LOGISTIC_X
+        return 2 * quad(lambda x: ndtr(x / t) / (1 + np.exp(x)) ** 2, -x_max, x_max, epsabs=1e-13, limit=200)[0]
 
     t = brentq(lambda t: 2 * t * t - eta * c(t), 1e-3, 10 * (eta + 1), xtol=1e-14)
     return LateLaw(0.0, t / np.pi * (np.sqrt(2 * np.pi) / (3 * eta * (t * t / 2 + np.pi**2 / 6))) ** (1 / 3), -1 / 3)
 
 
 def _moments(law, clip, s):
-    """(a, E[psi^2]) of robust regression where fields differ by a standard deviation s."""
+    """(a, E[psi^2]) of robust regression where lambda - nu has the standard deviation s."""
     c = closure(learner(residual(law, clip), eta=1.0), Q=[[s * s]], R=[[0.0]], T=[[0.0]])
     return c.B[0, 0], c.C[0, 0]
 
@@ -172,7 +174,7 @@ def huber_variance(law: Any, clip: float = 0.0) -> float:
     Parameters
     ----------
     law : frozen continuous distribution of scipy.stats
-        Of the label noise, symmetric.
+        Distribution of the label noise, symmetric.
     clip : float
         Where residuals are clipped (:func:`overlaps.rules.residual`); 0 for their sign, V = 1/(4 density(0)^2).
 
@@ -216,7 +218,7 @@ def stationary_error(law: Any, clip: float = 0.0, *, eta: float) -> float:
 
 
 def clipping_gain(law: Any, clip: float, s: float) -> float:
-    r"""How much faster the error can fall with residuals clipped than without, :math:`a^2 E[\Delta^2]/E[\psi^2]`.
+    r"""Gain of clipped residuals in the rate of decrease of the error, :math:`a^2 E[\Delta^2]/E[\psi^2]`.
 
     Ratio of the largest decreases at the best rates, exact; at most 1 for normal noise. Source: Marshall et al. (2025),
     arXiv:2406.11733.
@@ -276,7 +278,7 @@ def escape(k: int, eta: float, rho0: float) -> float:
 
 
 class StationaryAngle(NamedTuple):
-    """A direction and length at which episodes teach nothing more, made by :func:`episode_points`.
+    """A direction and length at which learning from episodes stops, made by :func:`episode_points`.
 
     Attributes
     ----------
@@ -306,9 +308,10 @@ def episode_points(rule: Rule, eta: float = 1.0, *, Q: float | None = None) -> l
               \dot J = \eta(A + \rho B) + \frac{\eta^2 C}{2J}, \qquad J = \sqrt Q
 
     with A, B, C of :func:`overlaps.rules.episode` at Q = T* = 1. Free students rest where :math:`\rho A + B = 0`
-    and A < 0, whatever eta, at a length proportional to it; without penalty they do not. The points come by ascending
-    rho; exact, but for pairs within a hundredth of the angle that merge. Where a stable one lies below an unstable one,
-    an uninformed student is trapped: the hard phase. Source: Patel et al. (2023), arXiv:2306.10404.
+    and A < 0, at any eta, at a length proportional to eta; without penalty there is no such point. The points are in
+    ascending order of rho; exact, except that pairs closer than a hundredth of the angle are missed. Where a stable one
+    lies below an unstable one, an uninformed student is trapped: the hard phase. Source: Patel et al. (2023),
+    arXiv:2306.10404.
 
     Parameters
     ----------
@@ -332,12 +335,12 @@ def episode_points(rule: Rule, eta: float = 1.0, *, Q: float | None = None) -> l
     J = None if Q is None else np.sqrt(check.number("Q", Q, above=0))
 
     def velocity(angle):
-        """(Of rho, up to a factor, A, C) where a student of length 1 stands at this angle."""
+        """(velocity of rho up to a factor, A, C) of a student of length 1 at this angle."""
         c, rho = closure(unit, Q=[[1.0]], R=[[np.cos(angle)]], T=[[1.0]]), np.cos(angle)
         A, B, C = c.A[0, 0], c.B[0, 0], c.C[0, 0]
         return rho * A + B if J is None else np.sin(angle) ** 2 * B - eta * rho * C / (2 * J), A, C
 
-    angles = np.pi * (np.arange(ANGLES) + 0.5) / ANGLES
+    angles = np.pi * (np.arange(N_ANGLES) + 0.5) / N_ANGLES
     for i in np.flatnonzero(np.diff(np.sign([velocity(x)[0] for x in angles])))[::-1]:
         x = brentq(lambda x: velocity(x)[0], angles[i], angles[i + 1], xtol=1e-15)
         _, A, C = velocity(x)
@@ -346,6 +349,6 @@ def episode_points(rule: Rule, eta: float = 1.0, *, Q: float | None = None) -> l
         norm = J or -eta * C / (2 * A * np.sin(x) ** 2)
         state = State.from_overlaps(model, Q=[[norm * norm]], R=[[norm * np.cos(x)]], T=[[1.0]])
         rates = linearise(model, state).eigenvalues
-        rates = rates if J is None else rates[np.abs(rates).argsort()[1:]]  # the other is 0: Q is kept
+        rates = rates if J is None else rates[np.abs(rates).argsort()[1:]]  # the other one is 0: Q is constant
         points.append(StationaryAngle(float(np.cos(x)), norm * norm, 1 - x / np.pi, rates, bool(rates[0].real < 0)))
     return points

@@ -1,7 +1,8 @@
-"""All fixed points of the flow that a search from many starts finds: the map of plateaus of a network."""
+"""All fixed points of the flow that a search from many starts finds: plateaus, solutions and other saddles."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,23 +19,31 @@ from ..stability.linear import growing_rates
 
 __all__ = ["StationaryPoint", "stationary_points"]
 
-# Difference of eps_g, relative to students without weights. Below, two points with equally many growing modes are one.
-SAME = 1e-6
-# Squared norm relative to the largest teacher's. Above, units are saturated on their way to infinity and not at rest.
-GROWN = 1e3
-# Rate relative to the fastest. Below, it is zero: degenerate points are known to about sqrt(1e-14), and so are their
-# rates.
-FLAT = 1e-7
-LATER = 300.0  # eta alpha that a quarter of the starts follows the flow
-# Angle by which aligned students are set apart, where the Hessian of kinked units has no derivative. Smaller angles
-# show rounding, larger ones another point.
-TURN = 1e-4
-# Step along a mode of rate zero, relative to the overlaps. Smaller, the search falls back to the same point; larger, it
-# may meet another family.
-MOVE = 1e-2
-# Share of a step along a mode that its neighbour keeps. Below, it lies beside the family, up to .07 by the curvature;
-# larger, where overlaps end on one side, modes that were found together hide each other.
-ALONG = 0.2
+
+class SearchOptions(NamedTuple):
+    """Tunable numbers of the search for fixed points."""
+
+    # Difference of eps_g, relative to that of students without weights, below which two points with equally many
+    # growing modes are one.
+    eps_g_tol: float = 1e-6
+    # Largest squared norm of a student over the largest teacher's. Longer students are saturated and still grow.
+    max_norm_ratio: float = 1e3
+    # Rate, relative to the fastest, below which a rate is zero: degenerate points are accurate to about sqrt(1e-14),
+    # and so are their rates.
+    zero_tol: float = 1e-7
+    flow_time: float = 300.0  # eta alpha for which a quarter of the starts follows the flow, to reach attractors.
+    # Angle by which aligned students are separated, because the closure has no derivative at kinked aligned units.
+    # Smaller: the Hessian has rounding; larger: it belongs to another point.
+    separation_angle: float = 1e-4
+    # Step along a mode of rate zero, relative to the overlaps. Smaller: the search returns to the same point; larger:
+    # it may find another family.
+    family_step: float = 1e-2
+    # Least component of the neighbour's distance along the mode, in units of the step. Below, the mode is not tangent
+    # to the family (up to .07 by the curvature). Larger: where overlaps end on one side, some tangent modes are missed.
+    family_tol: float = 0.2
+
+
+SEARCH = SearchOptions()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,14 +62,14 @@ class StationaryPoint(Immutable):
     flat : int
         Modes of rate zero; -1 where the closure has no derivative.
     dimension : int
-        Dimension of the manifold of fixed points in the overlaps: flat modes along which they go on; -1 as above.
+        Dimension of the manifold of fixed points in the overlaps, spanned by flat modes; -1 as above.
     hessian : HessianSpectrum or None
-        Hessian of eps_g there over all weights, on spheres along the students, too. At finite learning rate the
-        gradient of eps_g does not quite vanish.
-        Where kinked students are aligned with another unit it belongs to students turned by 1e-4, and eigenvalues are
-        known to about as much; None where a closure has no derivatives there either.
+        Hessian of eps_g there over all weights, on spheres also along the students. At finite learning rate the
+        gradient of eps_g does not quite vanish. Where kinked students are aligned with another unit, it is taken at
+        students turned by 1e-4, and its eigenvalues are accurate to about 1e-4; None where the closure has no
+        derivatives there either.
     found : int
-        How many starts ended there. Points found once or twice say that the list may not be complete.
+        Number of starts that ended there. If points were found only once or twice, the list may be incomplete.
     """
 
     state: State
@@ -73,7 +82,7 @@ class StationaryPoint(Immutable):
 
     @property
     def growing(self):
-        """Number of growing modes of the overlaps; -1 where it is not known."""
+        """Number of growing modes of the overlaps; -1 where it is unknown."""
         return -1 if np.any(np.isnan(self.rates)) else len(self.rates)
 
     @property
@@ -85,7 +94,8 @@ class StationaryPoint(Immutable):
         if self.hessian is None:
             return -1
         values = np.append(self.hessian.outliers, self.hessian.bulk)
-        return int(np.sum(values < -(10 * TURN if self.flat < 0 else FLAT) * np.max(np.abs(values))))
+        tol = 10 * SEARCH.separation_angle if self.flat < 0 else SEARCH.zero_tol
+        return int(np.sum(values < -tol * np.max(np.abs(values))))
 
     @property
     def rate(self):
@@ -93,11 +103,11 @@ class StationaryPoint(Immutable):
         return float(self.rates[0]) if len(self.rates) else 0.0
 
     def __repr__(self):
-        known = f"{self.growing} growing modes, dimension {self.dimension}, rate={self.rate:.4g}"
-        if self.flat < 0:  # the flow of the overlaps is not smooth there, eps_g over the weights may be
-            known = f"aligned units: no rates, {self.descending} descending eigenvalues of the Hessian"
-            known = known if self.hessian is not None else "aligned units: no rates, no Hessian"
-        return f"StationaryPoint(eps_g={self.eps_g:.6g}, {known}, found={self.found})"
+        modes = f"{self.growing} growing modes, dimension {self.dimension}, rate={self.rate:.4g}"
+        if self.flat < 0:  # the flow of the overlaps is not smooth there; eps_g as a function of the weights may be
+            modes = f"aligned units: no rates, {self.descending} descending eigenvalues of the Hessian"
+            modes = modes if self.hessian is not None else "aligned units: no rates, no Hessian"
+        return f"StationaryPoint(eps_g={self.eps_g:.6g}, {modes}, found={self.found})"
 
 
 def stationary_points(
@@ -105,17 +115,17 @@ def stationary_points(
 ) -> "list[StationaryPoint]":
     r"""Search for all fixed points of the flow, stable or not: plateaus, solutions, and the saddles between.
 
-    Newton's method (:func:`overlaps.fixed_point`) from random overlaps, many of them with equal students, students that
-    treat teachers alike, students without weights or without a part orthogonal to the teachers: saddles are symmetric.
-    A quarter of the starts follows the flow first, to an attractor.
-    Points that differ by permutations or rotations of the units are listed once. The list is in the order of eps_g.
+    Newton's method (:func:`overlaps.fixed_point`) starts from random overlaps. Many of them have a symmetry, because
+    saddles do: equal students, equal overlaps with several teachers, zero students, or students in the teachers' span.
+    A quarter of the starts first follows the flow, to an attractor. Points that differ by permutations or rotations of
+    the units are listed once. The list is in the order of eps_g.
 
     Parameters
     ----------
     model : Model
         Isotropic inputs. ``gradient_flow=True`` finds the stationary points of eps_g; at a finite rate fixed points
         shift, split (equal students and merely equivalent ones) and vanish. With ``constraint="sphere"`` random
-        starts have students of norm one; starts of one's own keep their norms.
+        starts have students of norm one; given starts have their own norms.
     T : array_like, shape (M, M), optional
         Teacher overlaps; orthonormal by default.
     starts : int or sequence of State
@@ -130,12 +140,12 @@ def stationary_points(
 
     Notes
     -----
-    Each point is exact to rounding; that the list is complete is *heuristic*: ``found`` says how often each was met.
-    Two points that agree in eps_g and in the number of growing modes count as one. Where kinked students are aligned
-    with each other or with a teacher, eps_g has second derivatives over the weights, but not over the overlaps, whose
-    flow knows the angle theta as the root of 1 - cos^2: two aligned relus give ``pi - pi theta^2 / 2 + |theta|^3 / 3``.
-    Such points have a Hessian and no rates (``descending`` says whether they are minima); Newton's method, which needs
-    the derivatives that are missing, meets them by chance only.
+    Each point is exact to rounding; the completeness of the list is *heuristic*: ``found`` is the number of times that
+    each was found. Two points that agree in eps_g and in the number of growing modes count as one. Where kinked
+    students are aligned with each other or with a teacher, eps_g has second derivatives over the weights, but not over
+    the overlaps: these determine the angle theta as the root of 1 - cos^2, and two aligned relus give
+    ``pi - pi theta^2 / 2 + |theta|^3 / 3``. Such points have a Hessian and no rates (``descending`` is 0 at minima);
+    Newton's method finds them by chance only, because it needs the missing derivatives.
 
     References
     ----------
@@ -156,22 +166,22 @@ def stationary_points(
     else:
         rng = check.generator(rng)
         starts = [_start(model, T, rng) for _ in range(check.count("starts", starts))]
-        with quietly():  # attractors have small basins of Newton's method, and large ones of the flow
-            starts[::4] = [solve(model, start, [0.0, LATER / model.eta])[-1] for start in starts[::4]]
+        with quietly():  # attractors have large basins under the flow and small ones under Newton's method
+            starts[::4] = [solve(model, start, [0.0, SEARCH.flow_time / model.eta])[-1] for start in starts[::4]]
     states = [state for state in (_search(model, guess) for guess in starts) if state is not None]
     return [_point(model, kind, count) for kind, count in _distinct(model, T, states)]
 
 
 def _start(model, T, rng):
-    """Overlaps of random students, of a random symmetry and a random number of directions off the teachers' space."""
+    """Overlaps of random students with a random symmetry and random dimensions outside the teachers' span."""
     K, M = model.K, model.M
     root = _root(T)  # weights of the teachers
     if rng.random() < 0.2:
-        return _state(model, rng.integers(-1, 2, size=(K, M)) @ root, root, rng)  # students have learned whole teachers
-    rank = rng.integers(0, M + 1)  # directions of the teachers' space that are seen
+        return _state(model, rng.integers(-1, 2, size=(K, M)) @ root, root, rng)  # students are sums of +-teachers
+    rank = rng.integers(0, M + 1)  # rank of the overlaps with teachers
     R = rng.standard_normal((K, rank)) @ rng.standard_normal((rank, M)) / np.sqrt(M * max(rank, 1))
     if rng.random() < 0.3:
-        R = R[:, rng.integers(0, M, size=M)]  # teachers of one group are treated alike
+        R = R[:, rng.integers(0, M, size=M)]  # teachers of one group have equal overlaps
     W = np.hstack([R @ np.linalg.pinv(root), rng.standard_normal((K, rng.integers(0, K + 1)))])
     W *= rng.choice([0.3, 1.0, 1.7]) * np.sqrt(np.trace(T) / M)
     if rng.random() < 0.4:
@@ -182,7 +192,7 @@ def _start(model, T, rng):
 
 
 def _state(model, W, root, rng):
-    """The state of weights; kinked students need a norm, those on spheres have norm one."""
+    """The state of given weights; zero students are replaced where kinks or spheres need a norm."""
     empty = ~W.any(axis=1) & (bool(model.activation.kinks) or model.spherical)
     W[empty] = rng.standard_normal(W.shape)[empty]
     if model.spherical:
@@ -198,27 +208,27 @@ def _root(T):
 
 def _search(model, guess):
     """The fixed point that Newton's method finds, or None."""
-    with quietly():  # that most random guesses lead nowhere is no news
+    with quietly():  # most random guesses do not converge
         try:
             point = fixed_point(model, guess)
         except ValueError:
             if not model.activation.kinks:
                 raise
             return None  # aligned students: no derivative at the guess
-    grown = np.max(np.diag(point.state.Q)) > GROWN * np.max(np.diag(point.state.T))
+    grown = np.max(np.diag(point.state.Q)) > SEARCH.max_norm_ratio * np.max(np.diag(point.state.T))
     return point.state if point.converged and not grown else None
 
 
 def _distinct(model, T, states):
-    """One state of each kind, with least norm, with the number of times it was found, in the order of eps_g."""
+    """(state of least norm, number of times found) for each distinct point, in the order of eps_g."""
     S, v = np.array([x.S for x in states]), np.array([x.v for x in states])
-    nothing = np.zeros((1, model.K + model.M, model.K + model.M))
-    nothing[0, model.K :, model.K :] = T
-    tolerance = SAME * max(generalisation_error(model, nothing, model.v[None])[0], 1e-300)
+    zero_students = np.zeros((1, model.K + model.M, model.K + model.M))
+    zero_students[0, model.K :, model.K :] = T
+    tolerance = SEARCH.eps_g_tol * max(generalisation_error(model, zero_students, model.v[None])[0], 1e-300)
     errors = generalisation_error(model, S, v) if states else np.zeros(0)
     kinds: list[list] = []  # (eps_g, growing modes, states)
     for i in np.argsort(errors):
-        growing = len(growing_rates(model, states[i], FLAT))
+        growing = len(growing_rates(model, states[i], SEARCH.zero_tol))
         for eps_g, modes, members in kinds:
             if abs(eps_g - errors[i]) <= tolerance and modes == growing:
                 members.append(states[i])
@@ -229,18 +239,18 @@ def _distinct(model, T, states):
 
 
 def _point(model, state, count):
-    """The record of a fixed point."""
+    """The StationaryPoint of a fixed point."""
     eps_g = float(max(generalisation_error(model, state.S[None], state.v[None])[0], 0.0))
-    rates = growing_rates(model, state, FLAT)
+    rates = growing_rates(model, state, SEARCH.zero_tol)
     if np.any(np.isnan(rates)):
-        return StationaryPoint(state, eps_g, rates, -1, -1, _beside(model, state), count)
+        return StationaryPoint(state, eps_g, rates, -1, -1, _separated_hessian(model, state), count)
     flat, dimension = _manifold(model, state)
     return StationaryPoint(state, eps_g, rates, flat, dimension, hessian(model, state), count)
 
 
-def _beside(model, state):
-    """Hessian where every student has got a small part of its own, orthogonal to everything; None without one."""
-    Q = state.Q + TURN**2 * np.diag(np.diag(state.Q))
+def _separated_hessian(model, state):
+    """Hessian where every student has an additional small component, orthogonal to all others; None without one."""
+    Q = state.Q + SEARCH.separation_angle**2 * np.diag(np.diag(state.Q))
     try:
         return hessian(model, State.from_overlaps(model, Q=Q, R=state.R, T=state.T, v=state.v))
     except ValueError:
@@ -248,16 +258,16 @@ def _beside(model, state):
 
 
 def _manifold(model, state):
-    """Number of modes of rate zero, and of those along which the fixed points go on: move, solve again, compare."""
+    """Number of modes of rate zero, and dimension of the family of fixed points: step along each, solve again."""
     system = System(model, state)
     y = system.pack(state)
     _, sizes, modes = np.linalg.svd(jacobian(system, y))
-    modes = modes[sizes <= FLAT * sizes[0]]
-    step, moves = MOVE * float(np.linalg.norm(y)), [np.zeros(len(modes))]
+    modes = modes[sizes <= SEARCH.zero_tol * sizes[0]]
+    step, moves = SEARCH.family_step * float(np.linalg.norm(y)), [np.zeros(len(modes))]
     for mode in (*modes, *-modes):  # overlaps may end on one side
         neighbour = _search(model, system.state(possible(system, y + step * mode)))
         if neighbour is not None and step > 0:
             moves.append(modes @ (system.pack(neighbour) - y) / step)
-    norms = model.K if model.spherical else 0  # other spheres, other points: no modes of one problem
-    rank = int(np.linalg.matrix_rank(np.array(moves), tol=ALONG))
+    norms = model.K if model.spherical else 0  # changes of the norms are no modes on fixed spheres
+    rank = int(np.linalg.matrix_rank(np.array(moves), tol=SEARCH.family_tol))
     return len(modes) - norms, max(rank - norms, 0)

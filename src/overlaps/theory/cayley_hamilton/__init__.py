@@ -1,9 +1,9 @@
 r"""The hierarchy of order parameters, closed by the Cayley-Hamilton theorem.
 
 Worschech and Rosenow (2024) follow the moments :math:`Q^{(j)}, R^{(j)}` of the overlaps in powers of the covariance.
-The flow of each calls the next one, and the characteristic polynomial of the covariance closes the chain at j = L. It
-is the flow of :func:`overlaps.solve` in other variables: an exact change of basis, and in float64 an ill-conditioned
-one. This module has it for comparison and for teaching, beside a basis in which it is well conditioned
+The flow of each depends on the next one, and the characteristic polynomial of the covariance closes the chain at
+j = L. It is the flow of :func:`overlaps.solve` in other variables: an exact change of basis, and in float64 an
+ill-conditioned one. This module implements it for comparison and for teaching, together with a well-conditioned basis
 (:func:`polynomial_basis`).
 
 References

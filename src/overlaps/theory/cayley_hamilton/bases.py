@@ -4,8 +4,8 @@ A function on L distinct eigenvalues is a polynomial of degree below L, so that 
 
 .. math:: x^{(j)} = \sum_l \varphi_j(s_l)\, x^l, \qquad \deg \varphi_j = j < L, \quad \varphi_0 = 1
 
-hold as much as the L blocks :math:`x^l` of the plain overlaps x = q, r, t, and multiplication by s closes in them:
-:math:`s \varphi_j = \sum_i H_{ji} \varphi_i` on the spectrum. This is the Cayley-Hamilton theorem.
+contain the same information as the L blocks :math:`x^l` of the plain overlaps x = q, r, t, and multiplication by s
+closes in them: :math:`s \varphi_j = \sum_i H_{ji} \varphi_i` on the spectrum. This is the Cayley-Hamilton theorem.
 
 [WR] is Worschech and Rosenow (2024), arXiv:2410.09005.
 """
@@ -43,7 +43,7 @@ class OrderParameters(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """A state in a basis of :func:`polynomial_basis`: moments of the overlaps, and what a State holds beside them.
+    """A state in a basis of :func:`polynomial_basis`: moments of the overlaps, and the other fields of a State.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ def order_parameters(state: State, order: ArrayLike) -> "OrderParameters":
     Parameters
     ----------
     state : State
-        With its eigenvalues (``state.on(model)``), of a teacher that acts on x and is not hidden by s = 0.
+        State with eigenvalues (``state.on(model)``); the teacher acts on x, and not on directions with s = 0.
     order : int or array_like of int
         Levels j >= 0, of any size.
 
@@ -100,11 +100,11 @@ def order_parameters(state: State, order: ArrayLike) -> "OrderParameters":
 
 
 def _plain_overlaps(state):
-    blocks = check.state(state, "state").plain  # which knows whether there are eigenvalues
+    blocks = check.state(state, "state").plain  # raises if there are no eigenvalues
     if not state.sees_inputs:
         raise ValueError(
-            f"the teacher of {state} sees more than the inputs (latents, or directions with s = 0), and moments of the "
-            "inputs cannot hold it; expected T = sum_l tau^l / s_l. Use the spectral basis."
+            f"the teacher of {state} depends on more than the inputs (latents, or directions with s = 0), and "
+            "moments of the inputs do not contain it; expected T = sum_l tau^l / s_l. Use the spectral basis."
         )
     return blocks
 
@@ -115,8 +115,9 @@ def characteristic_polynomial(s: ArrayLike) -> Floats:
     .. math:: \prod_{l=1}^L (s - s_l) = \sum_{j=0}^L c_j s^j
 
     so that :math:`x^{(L)} = -\sum_{j<L} c_j x^{(j)}` closes the hierarchy of monomial moments. Exact up to rounding:
-    positive roots add terms of one sign, so every coefficient has all its digits. Float64 fails at large L in not the
-    polynomial but the moments, which hardly depend on the small eigenvalues. Source: [WR], below Eq. (4), and (31).
+    positive roots add terms of one sign, so every coefficient is accurate to rounding. At large L float64 fails not in
+    the polynomial but in the moments, which hardly depend on the small eigenvalues. Source: [WR], below Eq. (4), and
+    (31).
 
     Parameters
     ----------
@@ -162,12 +163,12 @@ def jacobi_matrix(s: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
               \sum_l p_l \varphi_i(s_l) \varphi_j(s_l) = \delta_{ij}
 
     Exact up to rounding of order 1e-16 max(s), at any L: Householder's reduction of diag(s), bordered by sqrt(p), is
-    the Lanczos process without its loss of orthogonality. The leading (n, n) part belongs to the Gauss rule of p with n
-    nodes. Evolving the first n moments with it truncates the hierarchy: an approximation, exact in the moments of p of
-    degree below 2n. It knows nothing of overlaps that are not proportional to p_l; :func:`overlaps.compress` does, with
-    block Gauss rules of the overlaps themselves, and is the way to a reduced description. J (L, L), with a on the
-    diagonal and b > 0 beside it, has the eigenvalues s; the squared first components of its eigenvectors are p. With it
-    come the values phi_j(s_l) (L, L), in row j. Source: Golub and Meurant, Matrices, Moments and Quadrature (2010),
+    the Lanczos process without its loss of orthogonality. The leading (n, n) block belongs to the Gauss quadrature of p
+    with n nodes. Evolving the first n moments with it truncates the hierarchy: an approximation, exact in the moments
+    of p of degree below 2n. Overlaps that are not proportional to p_l are not represented well; for a reduced
+    description use :func:`overlaps.compress`, block Gauss quadrature of the overlaps themselves. J (L, L), with a on
+    the diagonal and b > 0 beside it, has the eigenvalues s; the squared first components of its eigenvectors are p. The
+    second result is phi_j(s_l) (L, L), in row j. Source: Golub and Meurant, Matrices, Moments and Quadrature (2010),
     chapter 3.
 
     Parameters
@@ -188,8 +189,8 @@ def jacobi_matrix(s: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
     p = check.array("p", p, s.shape)
     if np.any(p <= 0):
         raise ValueError(
-            f"the lowest weight is p = {p.min():g}; expected p > 0, for polynomials orthonormal with respect to p do "
-            "not see an eigenvalue of weight zero. Use the spectral basis (overlaps.solve)."
+            f"the lowest weight is p = {p.min():g}; expected p > 0, because polynomials orthonormal with respect to p "
+            "do not depend on an eigenvalue of weight zero. Use the spectral basis (overlaps.solve)."
         )
     root = np.sqrt(p / p.sum())
     bordered = np.block([[np.zeros((1, 1)), root[None]], [root[:, None], np.diag(s)]])
@@ -227,7 +228,7 @@ class PolynomialBasis(Immutable):
 
     @property
     def condition(self) -> float:
-        """Condition number of the change of basis: what it multiplies relative errors by, at worst."""
+        """Condition number of the change of basis: the largest factor by which it multiplies relative errors."""
         return float(np.linalg.cond(self.values))
 
     def sums(self, x: Floats) -> Floats:
@@ -239,7 +240,7 @@ class PolynomialBasis(Immutable):
         return np.linalg.solve(self.values, np.asarray(x).reshape(*x.shape[:-2], -1)).reshape(x.shape)
 
     def moments(self, state: State) -> "Moments":
-        """Moments of ``state``, a State; ValueError where its eigenvalues differ or s = 0 hides the teacher."""
+        """Moments of ``state``, a State; ValueError if its eigenvalues differ or its teacher acts where s = 0."""
         q, r, t = _plain_overlaps(state)
         if not np.array_equal(state.s, self.s):
             raise ValueError(f"the state has {state.L} eigenvalues that are not those of {self}; expected the same.")

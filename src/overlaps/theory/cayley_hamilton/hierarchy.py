@@ -1,11 +1,11 @@
-"""Solutions of the hierarchy of order parameters: moments in place of blocks, by the one flow.
+"""Solutions of the hierarchy of order parameters: the flow of the library with moments in place of blocks.
 
 Multiplication by s is a matrix H in place of diag(s).  With x^(j) = sum_l phi_j(s_l) x^l for the plain overlaps
 x = q, r, t and for x = p, and s phi_j = sum_i H_ji phi_i,
 
     dx^(j) = sum_i H_ji u(x)^(i) - decay,    u_r = A r + B t,    u_q = A q + q A^T + B r^T + r B^T + p C
 
-where u is the flow of ``overlaps.flow`` at s = 1.  Packed as there, with moments in place of blocks.
+where u is the flow of ``overlaps.flow`` at s = 1.  Moments are packed as blocks are there.
 
 [WR] is Worschech and Rosenow (2024), arXiv:2410.09005.
 """
@@ -29,7 +29,9 @@ from .bases import BASES, Moments, PolynomialBasis, polynomial_basis
 
 __all__ = ["MomentTrajectory", "solve"]
 
-LIMIT = 8  # up to this many eigenvalues powers of s keep six digits of eps_g, for beta <= 1.5; beyond they fail
+# Default of ``limit``: up to this many eigenvalues powers of s give six digits of eps_g, for beta <= 1.5. With 12
+# eigenvalues no digit is left.
+MAX_EIGENVALUES = 8
 
 
 @jit
@@ -60,10 +62,10 @@ def moment_flow(y, H, p, t, closure, decay, decay_v, second_order, trains_v, one
 
 
 class MomentSystem(System):
-    """The flow in moments, in the protocol of ``integrate``: packed like a System, moments in place of blocks."""
+    """The flow in moments, for ``integrate``: packed like a System, with moments in place of blocks."""
 
-    kernel = None  # compiled steps know the flow in blocks only
-    polynomial = False  # nor are the moments blocks, each with its share of the tolerance
+    kernel = None  # compiled steps implement the flow in blocks only
+    polynomial = False  # moments are no blocks with tolerances of their own
 
     def __init__(self, model, start, basis):
         super().__init__(model, start)
@@ -102,7 +104,7 @@ class MomentSystem(System):
 
     def rhs(self, _, y):
         """dy/dalpha; the flow is autonomous."""
-        y = np.ascontiguousarray(y)  # SciPy's differences hand over columns
+        y = np.ascontiguousarray(y)  # finite differences of SciPy pass columns
         self.eps_g = self.close(y)
         dy = np.empty_like(y)
         moment_flow(
@@ -114,7 +116,7 @@ class MomentSystem(System):
 
 
 def _sparse(H):
-    """A matrix as the kernel reads it, without zeros: companion and Jacobi matrices are nearly empty."""
+    """Arrays (data, column, row) of the sparse matrix: companion and Jacobi matrices are nearly empty."""
     H = csr_array(H)
     return H.data, H.indices, H.indptr
 
@@ -157,16 +159,16 @@ class MomentTrajectory(Solved):
         return np.einsum("j,...jab->...ab", self.basis.multiplication[0], self.r)
 
     def __getitem__(self, i: int) -> State:
-        """State at record ``i``, in the spectral basis; it loses log10(basis.condition) digits."""
+        """State at record ``i``, in the spectral basis, with log10(basis.condition) digits less."""
         i = check.index("i", i, len(self))
         return replace(self.basis.state(Moments(self.q[i], self.r[i], self.t, self.T, self.v[i])), alpha=self.alpha[i])
 
     def spectral(self) -> Trajectory:
-        """Trajectory in the spectral basis: block overlaps, which lose log10(basis.condition) digits."""
+        """Trajectory in the spectral basis: block overlaps, with log10(basis.condition) digits less."""
         states = [self[i] for i in range(len(self))]
         q, r = (np.array([getattr(state, name) for state in states]) for name in ("q", "r"))
-        kept = {f.name: getattr(self, f.name) for f in fields(Solved) if f.init}
-        return Trajectory(q=q, r=r, tau=states[0].tau, **kept)
+        common = {f.name: getattr(self, f.name) for f in fields(Solved) if f.init}
+        return Trajectory(q=q, r=r, tau=states[0].tau, **common)
 
     def save(self, path: PathLike) -> None:
         """Write :meth:`spectral` to the file ``path`` (``.npz``); :func:`overlaps.load` reads it."""
@@ -186,7 +188,7 @@ def solve(
     alpha: ArrayLike,
     *,
     basis: str = "orthonormal",
-    limit: int = LIMIT,
+    limit: int = MAX_EIGENVALUES,
     method: str | type = "DOP853",
     rtol: float = 1e-8,
     atol: float | None = None,
@@ -205,7 +207,7 @@ def solve(
     plateau. With powers, at rtol 1e-12 (K = M = 2, eta = 0.5, alpha <= 200), eps_g is wrong by about 1e-8 at L = 8,
     1e-5 at L = 10 and 0.1 at L = 12 for beta = 1 (rounding has no law: within a factor of ten), while the orthonormal
     basis agrees with the spectral one to 1e-10 at L = 14, and to 1e-9 at L = 64. Source: [WR], Eq. (4) and below. A
-    failing integration returns the part that was computed with ``success=False``.
+    failing integration returns the times that were reached, with ``success=False``.
 
     Parameters
     ----------
@@ -214,7 +216,7 @@ def solve(
     basis : str
         "orthonormal", "monomial" or "scaled"; see :func:`polynomial_basis`.
     limit : int
-        Number of eigenvalues above which the two bases of powers are refused. A larger one shows how they fail.
+        Number of eigenvalues above which the two bases of powers are refused. A larger limit shows their errors.
     method : str or OdeSolver class
         Any name known to ``scipy.integrate.solve_ivp``, or a subclass of ``scipy.integrate.OdeSolver``.
     rtol, atol : float
@@ -226,7 +228,7 @@ def solve(
     ------
     ValueError
         Powers with L > limit; equal eigenvalues; a teacher that does not act on x; an integrator that needs the
-        spectral basis; what :func:`overlaps.solve` refuses.
+        spectral basis; and as :func:`overlaps.solve`.
 
     Warns
     -----
@@ -245,15 +247,13 @@ def solve(
     >>> paper.q.shape  # Q^(0), ..., Q^(3)
     (2, 4, 2, 2)
     """
-    # test: tests/theory/cayley_hamilton/test_hierarchy.py::test_breakdown_of_powers
-    # test: tests/theory/cayley_hamilton/test_hierarchy.py::test_orthonormal_hierarchy_at_64_eigenvalues
     check_features("theory.cayley_hamilton.solve", model)
     start = check.state(start).on(model)
     L, limit, solver = model.spectrum.L, check.count("limit", limit), solver_class(method)
     if check.choice("basis", basis, BASES) in ("monomial", "scaled") and L > limit:
         raise ValueError(
-            f"basis = {check.shown(basis)} with L = {L} eigenvalues; expected L <= {limit}, where float64 holds them. "
-            f"{_FAILURE} limit={L} runs it all the same."
+            f"basis = {check.shown(basis)} with L = {L} eigenvalues; expected L <= {limit}, where float64 suffices. "
+            f"{_ROUNDING_MESSAGE} limit={L} runs it all the same."
         )
     polynomials = polynomial_basis(model.spectrum, basis)
     if getattr(solver, "by_blocks", False):
@@ -267,13 +267,13 @@ def solve(
     solution = evolve(model, start, alpha, system, progress=False, **controls, **options)
     if not solution.success:
         if basis != "orthonormal":
-            solution.message += f" {_FAILURE}"
+            solution.message += f" {_ROUNDING_MESSAGE}"
         warn(solution.message + check.see("power_law", "The hierarchy of moments"))
-    kept = {name: x for name, x in vars(solution).items() if name in MomentTrajectory.__dataclass_fields__}
-    return MomentTrajectory(basis=polynomials, t=system.t, **kept)
+    common = {name: x for name, x in vars(solution).items() if name in MomentTrajectory.__dataclass_fields__}
+    return MomentTrajectory(basis=polynomials, t=system.t, **common)
 
 
-_FAILURE = (
-    "Moments in powers of s lose the small eigenvalues in rounding (a Vandermonde matrix). Use basis='orthonormal', or "
-    "the spectral basis, overlaps.solve."
+_ROUNDING_MESSAGE = (
+    "Rounding hides the small eigenvalues in moments of powers of s (a Vandermonde matrix). Use basis='orthonormal', "
+    "or the spectral basis, overlaps.solve."
 )

@@ -15,15 +15,15 @@ initial distance    sigma_J^2 sum_k v_k^2 + sum_m v*_m^2  1 + sigma_J^2 M / K
 :func:`eta_critical`, :func:`sgd_mean`.  Gradient flow: :func:`flow_error`, :func:`flow_overlaps`.  Power-law spectra in
 gradient flow: :func:`integral_error`, :func:`integral_bound`, :func:`power_law_error`, :func:`window`,
 :func:`exponent`; a finite learning rate multiplies them by :func:`amplitude`.  The best learning rate under label
-noise: :func:`optimal_error`, :func:`optimal_eta`.  Behind a teacher that drifts: :func:`tracking_error`.  On a finite
-data set, where samples are seen again: :func:`multi_pass`.
+noise: :func:`optimal_error`, :func:`optimal_eta`.  A drifting teacher: :func:`tracking_error`.  Several passes over a
+finite data set: :func:`multi_pass`.
 
 The ODE is the limit of SGD for eta max(s)/N -> 0.  With L ~ N that ratio is finite: use :func:`sgd_mean`.  Numbers
-out of their range are a ``ValueError`` that names them.
+out of range raise a ``ValueError`` that names them.
 
 References
 ----------
-Worschech and Rosenow (2024), arXiv:2410.09005.  Corrected where it is misprinted; the docstrings say where.
+Worschech and Rosenow (2024), arXiv:2410.09005.  The docstrings list misprints, which are corrected.
 """
 
 from ..._base import public_dir

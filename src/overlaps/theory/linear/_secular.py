@@ -2,21 +2,32 @@ r"""Eigenvalues of a diagonal minus a rank-one matrix, diag(D) - z z^T, by the s
 
 .. math:: 1 = \sum_l \frac{w_l}{D_l - x}, \qquad w_l = z_l^2, \qquad x_0 < D_0 < x_1 < D_1 < \dots
 
-Each root is sought in its own gap, as a distance to the nearer pole, so that no difference D_l - x is ever cancelled.
+Each root is computed in its own gap as a distance to the nearer pole, so that no difference D_l - x is cancelled.
 Gaps are treated in blocks: poles far from a block act on it as a smooth function, which is interpolated.  L roots cost
 ~ L^1.5 instead of L^2.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from ..._base.jit import jit
 
-DEGREE = 20  # poles a block length away: Chebyshev series converge like (3 + sqrt 8)^-n = 5e-16
-FEW = 64  # distant poles that are not worth an interpolation
-ITERATIONS = 100  # Newton needs about 5; bisection is the fallback
 EPS = 2.0**-52
+
+
+class SecularOptions(NamedTuple):
+    """Tunable numbers of the roots of the secular equation."""
+
+    # Length of Chebyshev series of poles a block length away, which converge like (3 + sqrt 8)^-n = 5e-16. Halved:
+    # errors of 1e-8.
+    n_chebyshev: int = 20
+    min_far_poles: int = 64  # Fewest distant poles that are interpolated; fewer are summed, which is faster.
+    max_iterations: int = 100  # Newton's method needs about 5, bisection more.
+
+
+SECULAR = SecularOptions()
 
 
 @jit
@@ -44,15 +55,15 @@ def _far_sum(D, w, x, power, first, last):
 @jit
 def far_series(D, w, low, high, power, first, last):
     """Chebyshev coefficients on [low, high] of the sum of w/(D - x)^power over all poles but first..last-1."""
-    values, coefficients = np.empty(DEGREE), np.empty(DEGREE)
-    for i in range(DEGREE):
-        x = 0.5 * (low + high) + 0.5 * (high - low) * math.cos(math.pi * (i + 0.5) / DEGREE)
+    values, coefficients = np.empty(SECULAR.n_chebyshev), np.empty(SECULAR.n_chebyshev)
+    for i in range(SECULAR.n_chebyshev):
+        x = 0.5 * (low + high) + 0.5 * (high - low) * math.cos(math.pi * (i + 0.5) / SECULAR.n_chebyshev)
         values[i] = _far_sum(D, w, x, power, 0, first) + _far_sum(D, w, x, power, last, D.size)
-    for k in range(DEGREE):
+    for k in range(SECULAR.n_chebyshev):
         total = 0.0
-        for i in range(DEGREE):
-            total += values[i] * math.cos(math.pi * k * (i + 0.5) / DEGREE)
-        coefficients[k] = total * (1.0 if k == 0 else 2.0) / DEGREE
+        for i in range(SECULAR.n_chebyshev):
+            total += values[i] * math.cos(math.pi * k * (i + 0.5) / SECULAR.n_chebyshev)
+        coefficients[k] = total * (1.0 if k == 0 else 2.0) / SECULAR.n_chebyshev
     return coefficients
 
 
@@ -60,7 +71,7 @@ def far_series(D, w, low, high, power, first, last):
 def evaluate(coefficients, u):
     """Chebyshev series at u in [-1, 1], by Clenshaw's recursion."""
     b, c = 0.0, 0.0
-    for k in range(DEGREE - 1, 0, -1):
+    for k in range(SECULAR.n_chebyshev - 1, 0, -1):
         b, c = 2 * u * b - c + coefficients[k], b
     return u * b - c + coefficients[0]
 
@@ -69,7 +80,7 @@ def evaluate(coefficients, u):
 def _sums(D, w, base, shift, block, first, last, value_series, slope_series):
     """The sums over all poles, with those outside first..last-1 from their series on the interval ``block``."""
     value, slope, size = near_sums(D, w, base, shift, first, last)
-    # differences first, as near the pole: the place in the block keeps the digits of ``shift``
+    # differences first, as in near_sums: the position in the block is as accurate as ``shift``
     u = ((base - block[0]) + shift - 0.5 * (block[1] - block[0])) / (0.5 * (block[1] - block[0]))
     far = evaluate(value_series, u)
     return value + far, slope + evaluate(slope_series, u), size + abs(far)
@@ -79,26 +90,26 @@ def _sums(D, w, base, shift, block, first, last, value_series, slope_series):
 def _gap_root(D, w, j, total, block, first, last, value_series, slope_series):
     """(pole, distance with its sign) of the root between D[j - 1] and D[j]; below D[0] for j = 0.
 
-    Newton's method on the function without its poles, t (gap - t) (sum - 1), kept inside a bracket.
+    Newton's method on the function without its poles, t (gap - t) (sum - 1), restricted to a bracket.
     """
     gap = np.inf if j == 0 else D[j] - D[j - 1]
     pole, sign = j, -1.0
     if j > 0:
         middle = _sums(D, w, D[j], -0.5 * gap, block, first, last, value_series, slope_series)[0]
-        # the root is measured from the nearer pole: its distance to the other one has no digits in D
-        if middle > 1.0:  # the sum grows from -inf to inf
+        # measure from the nearer pole, because rounding of D would dominate the distance to it otherwise
+        if middle > 1.0:  # the sum grows from -inf to inf, so that the root is below the middle
             pole, sign = j - 1, 1.0
-        # bounds of one pole alone, and of all weight in it: the root lies between
+        # lower bound: all other weight at the distance gap/2
         low, high = w[pole] / (1 + 2 * total / gap), 0.5 * gap
     else:
-        low, high = w[0], total
+        low, high = w[0], total  # the first pole alone, and all weight in it
     low = min(low, high)
     # the geometric mean, because t spans many decades next to a pole of small weight
     t = math.sqrt(low * high)
-    for _ in range(ITERATIONS):
+    for _ in range(SECULAR.max_iterations):
         value, slope, size = _sums(D, w, D[pole], sign * t, block, first, last, value_series, slope_series)
         value -= 1.0
-        # the sum is rounding from here on: its terms add up to ``size``
+        # the rest is rounding of the terms, whose moduli sum to ``size``
         if abs(value) <= EPS * (1 + size):
             break
         if (value > 0) == (sign > 0):
@@ -108,7 +119,7 @@ def _gap_root(D, w, j, total, block, first, last, value_series, slope_series):
         rest = 1.0 if j == 0 else 1 - t / gap
         drest = 0.0 if j == 0 else -1 / gap
         new = t - t * rest * value / ((rest + t * drest) * value + t * rest * sign * slope)
-        # outside the bracket Newton's step was made too far from the root: halve it in log t instead
+        # Newton's step left the bracket: bisect in log t instead
         if not low < new < high:
             new = math.sqrt(low * high)
         done = abs(new - t) <= EPS * t
@@ -127,7 +138,7 @@ def _root_near_zero(D, w):
     ratio = w / D
     distance = 1.0 - np.sum(ratio)
     x = 0.5 * D[0]
-    for _ in range(ITERATIONS):
+    for _ in range(SECULAR.max_iterations):
         value, slope, _ = near_sums(D, ratio, 0.0, x, 0, D.size)
         new = x - (x * value - distance) / (value + x * slope)
         if not new < x:
@@ -141,14 +152,14 @@ def roots(D, w, x):
     """Roots (L,), sums of w/(D - root)^2 (L,) and of x/(D - root) (L,); D ascending and distinct, w > 0."""
     L, total = D.size, np.sum(w)
     root, norm, overlap = np.empty(L), np.empty(L), np.empty(L)
-    zero = np.zeros(DEGREE)
+    zero = np.zeros(SECULAR.n_chebyshev)
     size = max(16, int(0.6 * math.sqrt(L)))
-    whole = (D[0], D[0] + 1.0)
-    around = D[0] > 0 and near_sums(D, w, 0.0, 0.5 * D[0], 0, L)[0] > 1.0
-    if around and near_sums(D, w, 0.0, -0.5 * D[0], 0, L)[0] < 1.0:
+    unused = (D[0], D[0] + 1.0)  # the lowest root sums all poles directly
+    below_half = D[0] > 0 and near_sums(D, w, 0.0, 0.5 * D[0], 0, L)[0] > 1.0
+    if below_half and near_sums(D, w, 0.0, -0.5 * D[0], 0, L)[0] < 1.0:
         base, shift = 0.0, _root_near_zero(D, w)
     else:
-        base, shift = D[0], _gap_root(D, w, 0, total, whole, 0, L, zero, zero)[1]
+        base, shift = D[0], _gap_root(D, w, 0, total, unused, 0, L, zero, zero)[1]
     root[0] = base + shift
     norm[0] = near_sums(D, w, base, shift, 0, L)[1]
     overlap[0] = near_sums(D, x, base, shift, 0, L)[0]
@@ -157,7 +168,7 @@ def roots(D, w, x):
         block = (D[start - 1], D[end - 1])
         width = block[1] - block[0]
         first, last = np.searchsorted(D, block[0] - width), np.searchsorted(D, block[1] + width)
-        if L - (last - first) < FEW:
+        if L - (last - first) < SECULAR.min_far_poles:
             first, last = 0, L
         w1, w2, x1 = zero, zero, zero
         if last - first < L:

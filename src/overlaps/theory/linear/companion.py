@@ -8,13 +8,24 @@ transform m(z) solves
 and in eigenspace l the resolvent :math:`(z - \hat S)^{-1}` has the mean :math:`D_l(z)/z`.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.optimize import brentq
 
-# Contour of inverse Laplace transforms on which n nodes leave an error of 3.9^-n.
-TALBOT = 0.5017, 0.6407, 0.6122, 0.2645
-WIDTH = 0.8  # imaginary half width of the ellipse in log z: wider meets the growing side of (1 - h z)^k
-SUBSTEPS = 64  # of the path between two nodes, beyond which Newton's iteration is given up
+
+class ContourOptions(NamedTuple):
+    """Tunable numbers of the contours."""
+
+    # Parameters of Talbot's contour for inverse Laplace transforms: n nodes leave an error of 3.9^-n.
+    talbot: tuple[float, float, float, float] = (0.5017, 0.6407, 0.6122, 0.2645)
+    # Imaginary half width of the ellipse in log z. Wider: (1 - h z)^k grows on it; narrower: more nodes are needed.
+    half_width: float = 0.8
+    # Largest number of substeps between two nodes (a power of two); Newton's method fails where more are needed.
+    max_substeps: int = 64
+
+
+CONTOUR = ContourOptions()
 
 
 def edge(s, p, c):
@@ -30,17 +41,16 @@ def edge(s, p, c):
 
 
 def companion(s, p, c, path):
-    """m(z) at the nodes z (n, ...) of paths off the spectrum; each begins on, or near, the negative axis.
+    """m(z) at the nodes z (n, ...) of paths outside the spectrum; each begins on, or near, the negative axis.
 
-    m is real on the negative axis and found there by bisection.  Newton's iteration continues it from node to node;
-    where it fails the way between two nodes is cut.  The right root is known by Im m, which has the sign of Im z.
+    m is real on the negative axis, where bisection finds it.  Newton's iteration continues it from node to node; where
+    it fails, the path between two nodes is divided.  The right root is the one whose Im m has the sign of Im z.
     """
     z = -np.abs(path[0])
     m, where, transform = _on_negative_axis(s, p, c, z), z.astype(complex), np.empty(path.shape, dtype=complex)
     for k, target in enumerate(path):
-        # a step that Newton's method cannot follow is cut in two, four, ...: analytic continuation needs no more than
-        # short steps
-        for cuts in 2 ** np.arange(1 + int(np.log2(SUBSTEPS))):
+        # divide a step that fails into two, four, ... substeps: analytic continuation succeeds if these are short
+        for cuts in 2 ** np.arange(1 + int(np.log2(CONTOUR.max_substeps))):
             trial, good = m, True
             for fraction in np.arange(1, cuts + 1) / cuts:
                 trial, good = _newton(s, p, c, where + fraction * (target - where), trial)
@@ -68,15 +78,15 @@ def _on_negative_axis(s, p, c, z):
 
 
 def _newton(s, p, c, z, m):
-    """Newton's iteration for m(z), all entries at once; whether all of them have converged to the right root."""
-    with np.errstate(all="ignore"):  # an iteration that runs away is seen, and begun again closer by
+    """(m(z) by Newton's iteration for all entries at once, whether all have converged to the right root)."""
+    with np.errstate(all="ignore"):  # divergence is detected below; the caller repeats the step in substeps
         for _ in range(30):
             D = 1 / (1 + m[..., None] * s)
             change = (-1 / m + c * (D @ (p * s)) - z) / (1 / m**2 - c * (D**2 @ (p * s**2)))
             m = m - change
             if np.all(np.abs(change) <= 1e-15 * np.abs(m)):
                 break
-    # the other roots of the equation have Im m of the wrong sign: converged to one of them is not converged
+    # other roots of the equation have Im m of the wrong sign
     good = np.abs(change) <= 1e-12 * np.abs(m)
     return m, bool(np.all(good & (m.imag * z.imag >= 0) & np.isfinite(m)))
 
@@ -90,31 +100,31 @@ class Contour:
     """Closed contour around the spectrum of the sample covariance and zero, with the two kernels on it.
 
     An ellipse in log((z + 2 delta)/(1 - z/last)) whose foci lie at z = 0 and at the edge.  Functions that grow by a
-    factor e^(1/2) at -delta, and in the middle of the edge and ``last``, stay of order one on it; ``last`` may be
-    infinite.  By symmetry nodes of the upper half and their conjugates serve: ``z`` (n,) are the upper ones.
+    factor e^(1/2) at -delta, and halfway between the edge and ``last``, stay of order one on it; ``last`` may be
+    infinite.  The contour is symmetric: ``z`` (n,) are the nodes of the upper half.
     """
 
     def __init__(self, s, p, c, largest, delta, last, n):
         delta = min(delta, largest)
         ends = np.log(np.array([2 * delta, (largest + 2 * delta) / (1 - largest / last)]))
-        axis = np.hypot((ends[1] - ends[0]) / 2, WIDTH)
-        angle = np.pi * (n - np.arange(n) - 0.5) / n  # from the negative axis on
-        point = np.exp(ends.mean() + axis * np.cos(angle) + 1j * WIDTH * np.sin(angle))
+        axis = np.hypot((ends[1] - ends[0]) / 2, CONTOUR.half_width)
+        angle = np.pi * (n - np.arange(n) - 0.5) / n  # starting at the negative axis
+        point = np.exp(ends.mean() + axis * np.cos(angle) + 1j * CONTOUR.half_width * np.sin(angle))
         self.z = (point - 2 * delta) / (1 + point / last)
         self.s, self.p, self.c = s, p, c
         self.m = companion(s, p, c, self.z)
         self.D = 1 / (1 + np.multiply.outer(self.m, s))
-        speed = (-axis * np.sin(angle) + 1j * WIDTH * np.cos(angle)) * point
+        speed = (-axis * np.sin(angle) + 1j * CONTOUR.half_width * np.cos(angle)) * point
         speed *= (1 + 2 * delta / last) / (1 + point / last) ** 2
         self.weight = speed / (2j * n) / self.z
 
     def single(self, weights):
-        """Numbers (n,) that :meth:`integral` takes: sum_l weights_l D_l(z)/z with the weights of the nodes."""
+        """Coefficients (n,) for :meth:`integral`: sum_l weights_l D_l(z)/z times the weights of the nodes."""
         return self.weight * (self.D @ weights)
 
-    def integral(self, numbers, h):
+    def integral(self, coefficients, h):
         """Mean of the function h of the sample covariance."""
-        return 2 * float((numbers @ h).real)
+        return 2 * float((coefficients @ h).real)
 
     def kernel(self, o):
         """Two kernels (n, n), with a node and with a conjugate node, of the overlaps o_l = w P_l w'/N in Sigma."""
@@ -136,7 +146,7 @@ def from_laplace(times, n):
 
     The contour surrounds the negative axis, where the transforms of decaying functions have their singularities.
     """
-    a, b, c, d = TALBOT
+    a, b, c, d = CONTOUR.talbot
     theta = np.pi * (np.arange(n // 2) + 0.5) * 2 / n
     shape = a * theta / np.tan(b * theta) - c + 1j * d * theta
     speed = a / np.tan(b * theta) - a * b * theta / np.sin(b * theta) ** 2 + 1j * d

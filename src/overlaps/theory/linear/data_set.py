@@ -1,4 +1,4 @@
-r"""Linear students on a finite data set: exact training and test errors where every sample is seen again.
+r"""Linear students on a finite data set: exact training and test errors of several passes over the same samples.
 
 n = a N samples are drawn once.  With the sample covariance :math:`\hat S = X^TX/n` the weights are functions of it,
 
@@ -10,6 +10,7 @@ integrals over resolvents, which the companion transform m(z) gives for any spec
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,15 +22,25 @@ from .companion import Contour, edge, from_laplace, resolvent
 
 __all__ = ["MultiPass", "multi_pass"]
 
-NODES = 60  # of the upper half of the contour, to begin with
-MOST = 460  # nodes beyond which the error is stated instead of lowered: the kernels take memory as their square
-LAPLACE = 22, 26  # nodes of inverse Laplace transforms: with fewer digits are missing, with more rounding takes them
-ENOUGH = 1e-10  # error, in units of the largest number returned, below which nodes are not added
+
+class NodeOptions(NamedTuple):
+    """Tunable numbers of the contour integrals."""
+
+    first_nodes: int = 60  # First number of nodes of the upper half of the contour; each trial has half as many more.
+    # Number of nodes above which none are added, because the kernels need memory as its square; the error is returned.
+    max_nodes: int = 460
+    # Nodes of the inverse Laplace transforms: of the estimate of the error, and of the result. Fewer: truncation
+    # dominates; more: rounding.
+    laplace_nodes: tuple[int, int] = (22, 26)
+    error_tol: float = 1e-10  # Error, in units of the largest result, below which no nodes are added.
+
+
+NODES = NodeOptions()
 
 
 @dataclass(frozen=True, eq=False)
 class MultiPass(Immutable):
-    r"""Overlaps and errors of a linear student on data seen again; made by :func:`multi_pass`.
+    r"""Overlaps and errors of a linear student in several passes over a data set; made by :func:`multi_pass`.
 
     Attributes
     ----------
@@ -42,7 +53,7 @@ class MultiPass(Immutable):
     train : ndarray, shape (n,)
         Mean of Delta^2/2 over the data set, labels with their noise.
     error_estimate : float
-        Largest change of these numbers when the contour has half as many nodes again; or of the training error of SGD
+        Largest change of these arrays when the contour has half as many nodes more; or of the training error of SGD
         when its inverse Laplace transform has four nodes more, if that is larger.
     """
 
@@ -64,7 +75,7 @@ def multi_pass(
     step: float | None = None,
     nodes: int | None = None,
 ) -> MultiPass:
-    r"""Exact learning curves of a linear student on n = ratio N samples that are used again and again.
+    r"""Exact learning curves of a linear student that uses each of n = ratio N samples several times.
 
     .. math:: Q = \frac1N \langle w^T\Sigma w\rangle, \quad R = \frac1N \langle w^T\Sigma w^*\rangle, \quad
        \epsilon_g = \frac{Q - 2R + T}{2}, \quad
@@ -82,11 +93,12 @@ def multi_pass(
     alpha : array_like, shape (n,)
         Times >= 0: steps / N with one sample in a step.
     method : {"flow", "descent", "sgd"}
-        Gradient flow on the whole data set; gradient descent on it; SGD that draws each sample with replacement.
+        Gradient flow on the mean error of the data set; gradient descent on it; SGD that draws samples with
+        replacement.
     step : float, optional
         Length h of a step of gradient descent, in the units of eta alpha: k steps reach alpha = h k / eta.
     nodes : int, optional
-        Nodes in the upper half of the contour. By default as many as bring ``error_estimate`` below 1e-10.
+        Nodes in the upper half of the contour. By default as many as reduce ``error_estimate`` below 1e-10.
 
     Raises
     ------
@@ -97,8 +109,8 @@ def multi_pass(
     -----
     *Exact* for N, n -> infinity at fixed ratio. For ``"sgd"`` R equals gradient flow's, and the training error obeys
     a Volterra equation, which its Laplace transform solves in closed form. It converges for
-    eta tr(S^2/(S + kappa))/N < 2 batch_size. Epochs without replacement are not covered: the first is one-pass SGD
-    (:func:`overlaps.solve`), and later ones are better than drawing with replacement.
+    eta tr(S^2/(S + kappa))/N < 2 batch_size. Epochs without replacement are not covered: the first one is one-pass
+    SGD (:func:`overlaps.solve`), and later ones have smaller errors than SGD with replacement.
 
     References
     ----------
@@ -122,16 +134,16 @@ def multi_pass(
     counts = problem.steps(times, method, step)
     if method == "sgd":
         problem.check_convergence()
-    n = NODES if nodes is None else check.count("nodes", nodes, 8)
+    n = NODES.first_nodes if nodes is None else check.count("nodes", nodes, 8)
     curves = problem.overlaps(times, counts, step, n)
     while True:
         coarser, curves = curves, problem.overlaps(times, counts, step, n := n + n // 2)
         change = float(np.max(np.abs(curves - coarser)))
-        if nodes is not None or n > MOST or change <= ENOUGH * np.max(np.abs(curves)):
+        if nodes is not None or n > NODES.max_nodes or change <= NODES.error_tol * np.max(np.abs(curves)):
             break
     R, Q, train = curves
     if method == "sgd":
-        (coarse, _), (train, excess) = (problem.sgd(times, train, n) for n in LAPLACE)
+        (coarse, _), (train, excess) = (problem.sgd(times, train, n) for n in NODES.laplace_nodes)
         Q, change = Q + 2 * excess, max(change, float(np.max(np.abs(train - coarse))))
     v, v_star = problem.v, problem.v_star
     return MultiPass(times, R / (v * v_star), Q / v**2, (Q - 2 * R + problem.T) / 2, train, change)
@@ -174,7 +186,7 @@ class _Problem:
         return np.rint(counts)
 
     def overlaps(self, times, counts, step, nodes):
-        """R, Q and the training error (3, n) on the whole data set, from contour integrals with so many nodes."""
+        """R, Q and the training error (3, n) of gradient flow or descent, from contour integrals."""
         delta, last = 1 / (2 * self.eta * max(times.max(), 1e-300)), np.inf
         if counts is not None:  # (1 - h x)^k grows beyond x = 2/h
             last = self.edge + 2 * (2 / step - self.kappa - self.edge + min(delta, self.edge))
@@ -182,7 +194,7 @@ class _Problem:
         sources = [ring.kernel(o) for o in (self.q0, self.r0, self.t)]
         x, z = ring.z + self.kappa, ring.z
         first = [ring.single(w) for w in (self.s * self.r0, self.s * self.t, self.q0, self.r0, self.t, self.p)]
-        trace, rows = ring.single(self.p * self.s), []
+        trace, curves = ring.single(self.p * self.s), []
         for i, t in enumerate(times):
             if counts is None:
                 f, g = np.exp(-self.eta * t * x), -np.expm1(-self.eta * t * x) / x
@@ -195,13 +207,13 @@ class _Problem:
             Q += self.noise**2 * self.c * mean(trace, z * g * g)
             train = mean(first[2], z * f * f) + 2 * mean(first[3], z * f * (u - 1)) + mean(first[4], z * (u - 1) ** 2)
             train += self.noise**2 * (1 - self.c + self.c * mean(first[5], (1 - u) ** 2))
-            rows.append((R, Q, train / 2))
-        return np.array(rows).T
+            curves.append((R, Q, train / 2))
+        return np.array(curves).T
 
     def check_convergence(self):
-        """Refuse rates at which SGD with replacement diverges: where the Volterra kernel has an integral of one."""
+        """Refuse learning rates at which SGD with replacement diverges: the integral of its Volterra kernel is >= 1."""
         mean = self.p @ self.s
-        if self.kappa > 1e-12 * self.edge:  # below, the last two terms are rounding
+        if self.kappa > 1e-12 * self.edge:  # otherwise these terms are rounding
             E = resolvent(self.s, self.p, self.c, np.array([complex(-self.kappa)]))[:, 0].real
             mean += -self.kappa + self.kappa**2 * (self.p @ E)
         limit = 2 * self.batch_size / mean
@@ -214,7 +226,7 @@ class _Problem:
     def sgd(self, times, train, nodes):
         """Training error of SGD with replacement and its excess test error (n,), by inverse Laplace transforms.
 
-        The training error of the flow, ``train``, is the answer where time is zero.
+        At time zero the training error is that of the flow, ``train``.
         """
         train, excess, late = np.array(train), np.zeros_like(times), times > 0
         if late.any():

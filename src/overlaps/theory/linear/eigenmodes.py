@@ -156,7 +156,7 @@ def eta_critical(spectrum: Spectrum, *, N: int | None = None) -> float:
     Parameters
     ----------
     spectrum : Spectrum
-        For N -> infinity its mean is all that matters: 2 for every power law.
+        For N -> infinity eta_c depends on its mean only: 2 for every power law.
     N : int, optional
         Input dimension. Where max(s)/N is of order one (L ~ N) the finite-N value is much lower than 2.
 
@@ -171,12 +171,13 @@ def eta_critical(spectrum: Spectrum, *, N: int | None = None) -> float:
     if N is None:
         return 2 / spectrum.mean
     spectrum.block_sizes(N)
-    kept = spectrum.p * spectrum.s > 0
-    u, p = spectrum.s[kept] / spectrum.s[kept].max(), spectrum.p[kept]
-    # in y = eta max(s) / N, up to where the top block alone reaches the threshold
+    positive = spectrum.p * spectrum.s > 0
+    s, p = spectrum.s[positive], spectrum.p[positive]
+    u = s / s.max()
+    # the variable is y = eta max(s) / N; the upper bound is the threshold of the top block alone
     top = (1 + 1e-9) / (1 + 0.5 * N * p[u == 1].sum())
     threshold = brentq(lambda y: 0.5 * N * y * np.sum(p * u / (1 - y * u)) - 1, 0, top, xtol=1e-16, rtol=1e-14)
-    return float(threshold * N / spectrum.s[kept].max())
+    return float(threshold * N / s.max())
 
 
 def amplitude(spectrum: Spectrum, eta: float) -> float:
@@ -213,7 +214,7 @@ def sgd_mean(
 
     Diagonalised like :func:`error`, so that any number of steps costs the same. *Exact* at any N, L and eta (Wick's
     theorem for one Gaussian input); derived here. Needed wherever L ~ N, where the largest eigenvalue is a finite
-    fraction of N: with eta max(s) / N > 0.05 a ``RuntimeWarning`` says that the ODE is not the limit of this mean.
+    fraction of N: with eta max(s) / N > 0.05 a ``RuntimeWarning`` is issued: the ODE is not the limit of this mean.
 
     Parameters
     ----------
@@ -260,7 +261,7 @@ def reduce(model: Model, start: State) -> tuple[float, Floats]:
     Parameters
     ----------
     model : Model
-        Linear activations, fixed second layer, no weight decay, batch size 1; others are a ``ValueError``.
+        Linear activations, fixed second layer, no weight decay, batch size 1; others raise a ``ValueError``.
     start : State
         Initial overlaps.
 
@@ -282,7 +283,7 @@ def reduce(model: Model, start: State) -> tuple[float, Floats]:
     return model.eta * float(v @ v), np.maximum(v @ q @ v - 2 * (v @ r @ v_star) + v_star @ t @ v_star, 0.0)
 
 
-# --- the best learning rate of a unit, and how far it stays behind a teacher that drifts -----------------------------
+# --- the best learning rate of a unit, and the error behind a drifting teacher ---------------------------------------
 
 
 def _distance(alpha, m0, noise, batch_size):
@@ -292,7 +293,7 @@ def _distance(alpha, m0, noise, batch_size):
     if noise == 0:
         return m0 * np.exp(-batch * alpha), noise, batch
     x0 = noise**2 / m0
-    x = wrightomega(batch * alpha + x0 + np.log(x0))  # of x + ln x
+    x = wrightomega(batch * alpha + x0 + np.log(x0))  # solves x + ln x = the argument
     return noise**2 / x, noise, batch
 
 
@@ -303,7 +304,7 @@ def optimal_error(alpha: ArrayLike, *, m0: float, noise: float, batch_size: floa
         \epsilon_g = m/2, \qquad m' = -2\eta m + \eta^2 (m + \sigma^2)/b, \qquad
         m = \frac{\sigma^2}{x}, \quad x + \ln x = b\alpha + x_0 + \ln x_0, \quad x_0 = \sigma^2/m_0
 
-    Exact: one variable and a flow that keeps the order of its solutions, so that the greedy rate :func:`optimal_eta` is
+    Exact: the flow of one variable preserves the order of its solutions, so that the greedy rate :func:`optimal_eta` is
     globally optimal. It falls as sigma^2 / (2 b alpha); the best constant rate loses a logarithm. Several units:
     :func:`reduce`. Derived here; the Hamilton-Jacobi-Bellman equation holds for its value function.
 
@@ -324,11 +325,11 @@ def optimal_error(alpha: ArrayLike, *, m0: float, noise: float, batch_size: floa
 
 
 def optimal_eta(alpha: ArrayLike, *, m0: float, noise: float, batch_size: float = 1) -> Numbers:
-    r"""The learning rate that leads to :func:`optimal_error` at every time.
+    r"""The learning rate that attains :func:`optimal_error` at every time.
 
     .. math:: \eta^*(\alpha) = \frac{b\, m}{m + \sigma^2} \to \frac1\alpha
 
-    Exact. Without noise it is the constant b. It has the shape of alpha.
+    Exact; the constant b without noise. It has the shape of alpha.
 
     Parameters
     ----------
@@ -349,24 +350,24 @@ def tracking_error(
     spectrum: Spectrum, eta: ArrayLike, drift: float, *, noise: float = 0.0, batch_size: float = 1,
     t: ArrayLike | None = None,
 ) -> Numbers:  # fmt: skip
-    r"""Stationary generalisation error of a linear unit behind a teacher that drifts.
+    r"""Stationary generalisation error of a linear unit behind a drifting teacher.
 
     .. math::
         2 \epsilon_g = \frac{\sum_l \frac{\delta\, s_l t_l}{\eta s_l + \delta} + \kappa \sigma^2}{1 - \kappa}, \qquad
         \kappa = \frac{\eta}{2b} \sum_l p_l s_l
 
-    Exact for N -> infinity: with :math:`r^l = \eta s_l^2 t_l/(\eta s_l + \delta)` the block distances are
-    :math:`m_l = \delta t_l/(\eta s_l + \delta) + (\eta p_l/2b)(2\epsilon_g + \sigma^2)`. Slow rates lag behind, fast
-    ones follow their own noise: the best one is finite even for sigma = 0. Several units as in :func:`reduce`. Derived
-    here; for isotropic inputs :math:`[2\delta t/(\eta + \delta) + \eta\sigma^2]/(2(2 - \eta))` at b = 1. Source:
-    Biehl and Schwarze (1993), J. Phys. A 26, 2651, for drifting teachers.
+    Exact for N -> infinity: with :math:`r^l = \eta s_l^2 t_l/(\eta s_l + \delta)` the block distances are :math:`m_l =
+    \delta t_l/(\eta s_l + \delta) + (\eta p_l/2b)(2\epsilon_g + \sigma^2)`. Small rates lag behind the teacher, large
+    ones add noise of the steps: the best one is finite even for sigma = 0. Several units as in :func:`reduce`. Derived
+    here; for isotropic inputs :math:`[2\delta t/(\eta + \delta) + \eta\sigma^2]/(2(2 - \eta))` at b = 1. Source: Biehl
+    and Schwarze (1993), J. Phys. A 26, 2651, for drifting teachers.
 
     Parameters
     ----------
     spectrum, noise, batch_size
         As in :func:`sgd_mean`.
     eta : array_like
-        Learning rates, 0 < eta < 2 b / sum_l p_l s_l: at others nothing is stationary (``ValueError``).
+        Learning rates, 0 < eta < 2 b / sum_l p_l s_l: at others the error is not stationary (``ValueError``).
     drift : float
         Rate delta > 0 of the drift, as in :func:`overlaps.committee_machine`.
     t : array_like, shape (L,), optional
@@ -383,10 +384,10 @@ def tracking_error(
     batch = check.number("batch_size", batch_size, above=0)
     t = p if t is None else check.array("t", t, s.shape)
     rates = check.array("eta", eta, (...,))
-    most = 2 * batch / float(p @ s)
-    if np.any(rates <= 0) or np.any(rates >= most):
-        raise check.refused("eta", eta, f"0 < eta < {most:g}, where the error is stationary.")
-    kappa = rates / most
+    limit = 2 * batch / float(p @ s)
+    if np.any(rates <= 0) or np.any(rates >= limit):
+        raise check.refused("eta", eta, f"0 < eta < {limit:g}, where the error is stationary.")
+    kappa = rates / limit
     lag = (drift * s * t / (rates[..., None] * s + drift)).sum(axis=-1)
     return ((lag + kappa * noise**2) / (1 - kappa) / 2)[()]
 
@@ -413,7 +414,7 @@ def checked_spectrum(spectrum):
 
 
 def linear_unit(spectrum, eta, noise=0.0):
-    """The checked arguments, as the model they describe."""
+    """The model with these arguments, checked."""
     return committee_machine(
         1, 1, activation=linear_activation, spectrum=checked_spectrum(spectrum), eta=eta, noise=noise
     )
@@ -437,10 +438,10 @@ def _flow(model):
 
 def _decompose(D, w, start):
     """Rates delta ascending, amplitudes of sum_l s_l m_l, and its response to unit noise; start is s_l m_l(0)."""
-    kept = np.flatnonzero(w > 0)
-    kept = kept[np.argsort(D[kept], kind="stable")]
-    D, w, start = D[kept], w[kept], start[kept]
-    first = np.flatnonzero(np.diff(D, prepend=-np.inf) > 0)  # equal poles are one
+    order = np.flatnonzero(w > 0)
+    order = order[np.argsort(D[order], kind="stable")]
+    D, w, start = D[order], w[order], start[order]
+    first = np.flatnonzero(np.diff(D, prepend=-np.inf) > 0)  # merge equal poles
     w, start = np.add.reduceat(w, first), np.add.reduceat(start, first)
     delta, norm, overlap = _secular.roots(np.ascontiguousarray(D[first]), w, start)
     return delta, overlap / norm, 1 / norm
@@ -448,13 +449,13 @@ def _decompose(D, w, start):
 
 def _curve(time, rate, delta, a, d, noise):
     """Half the sum of a exp(-rate t) + noise^2 d (1 - exp(-rate t))/delta, at every time."""
-    standing = delta == 0  # marginal modes integrate the noise for ever
-    safe = np.where(standing, 1.0, delta)
+    marginal = delta == 0  # these modes integrate the noise without decay
+    safe = np.where(marginal, 1.0, delta)
 
     def at(t):
-        x = np.where(standing, 0.0, rate * t)
-        fed = noise**2 * (d @ np.where(standing, t, -np.expm1(-x) / safe)) if noise > 0 else 0.0
-        return 0.5 * (a @ np.exp(-x)) + 0.5 * fed
+        x = np.where(marginal, 0.0, rate * t)
+        from_noise = noise**2 * (d @ np.where(marginal, t, -np.expm1(-x) / safe)) if noise > 0 else 0.0
+        return 0.5 * (a @ np.exp(-x)) + 0.5 * from_noise
 
     with np.errstate(over="ignore", invalid="ignore"):  # above the critical learning rate the error overflows to inf
         return np.reshape([at(t) for t in time.flat], time.shape)[()]

@@ -109,15 +109,13 @@ def integral_error(
     >>> ov.theory.linear.integral_error(0.5, 6, 0.8, [0.5, 10], student_scale=0.5).round(10)
     array([0.17005675, 0.0006337 ])
     """
-    # test: tests/theory/linear/test_flow.py::test_errors_of_the_integral
-    # test: tests/theory/linear/test_flow.py::test_errors_of_the_integral_of_steep_spectra
     z, s, scale = power_law_units(beta, L, eta, alpha, student_scale)
     n = L if last is None else check.count("last", last)
     if n > L:
         raise ValueError(f"last = {n}; expected at most L = {L}.")
     b = exponent(beta)
     low = z * n ** -(1.0 + beta)
-    # the difference of two regularised functions, from the side on which neither is close to one
+    # avoid cancellation: use the regularised functions that are not close to one
     difference = np.where(low > b, gammaincc(b, low) - gammaincc(b, z), gammainc(b, z) - gammainc(b, low))
     with np.errstate(divide="ignore", invalid="ignore"):
         integral = gamma(b) * z**-b / (1 + beta) * difference
@@ -149,7 +147,6 @@ def integral_bound(beta: float, L: int, *, student_scale: float = 1.0, printed: 
     >>> round(ov.theory.linear.integral_bound(0.5, 128), 4)
     0.2515
     """
-    # test: tests/theory/linear/test_flow.py::test_the_printed_late_bound_is_an_estimate_only
     _, s, scale = power_law_units(beta, L, 1.0, 0.0, student_scale)
     end = 1 if check.flag("printed", printed) else 0.5
     return float(scale * (end * L ** -(1.0 + beta) + zeta(1 + beta) - 1 / beta))
@@ -177,7 +174,6 @@ def power_law_error(beta: float, L: int, eta: float, alpha: ArrayLike, *, studen
     >>> round(float(early / late), 10)  # exponent 1/2
     10.0
     """
-    # test: tests/theory/linear/test_flow.py::test_share_of_the_end_in_the_power_law
     z, _, scale = power_law_units(beta, L, eta, alpha, student_scale)
     b = exponent(beta)
     with np.errstate(divide="ignore"):
@@ -189,10 +185,10 @@ def window(beta: float, L: int, eta: float) -> tuple[float, float]:
 
     .. math:: 1 < 2\eta s_1\alpha < \Gamma\Big(\frac{2\beta+1}{1+\beta}\Big)^{(1+\beta)/\beta} L^{1+\beta}
 
-    Outer bounds: from the time of the first mode to the one at which, to first order, the part of the law that a finite
-    L lacks is as large as the law. :meth:`overlaps.theory.scaling.Law.window` bounds the law to an accuracy q; with
+    Outer bounds: from the time of the first mode to the time at which, to first order, the correction for finite L is
+    as large as the law. :meth:`overlaps.theory.scaling.Law.window` bounds the law to an accuracy q; with
     source 0 and q = 1 it ends here up to L + 1/2 in place of L, and with q = 0.1 earlier by a factor of
-    10^((1+beta)/beta), 1000 at beta = 1/2. The law is clean in the lower part only, see :func:`power_law_error`.
+    10^((1+beta)/beta), 1000 at beta = 1/2. The law is accurate at the lower end only, see :func:`power_law_error`.
     Source: [WR], below Eq. (52).
 
     Parameters
@@ -231,7 +227,7 @@ def exponent(beta: float) -> float:
 
 
 def decay_sum(rate, weight, alpha):
-    """sum_l weight_l exp(-rate_l alpha), of the shape of alpha; blocks with rate 0 stay, also at alpha = inf."""
+    """sum_l weight_l exp(-rate_l alpha), of the shape of alpha; constant for rate 0, also at alpha = inf."""
     rate, weight, rest = rate[rate > 0], weight[rate > 0], weight[rate <= 0].sum()
     return np.reshape([weight @ np.exp(-rate * t) + rest for t in alpha.flat], alpha.shape)[()]
 

@@ -1,9 +1,8 @@
 r"""Overparametrised quadratic networks: phases of learning, implicit bias, landscape.
 
 Student and teacher are :math:`\hat y = \frac1K \sum_k \lambda_k^2` and :math:`y = \frac1M \sum_m \nu_m^2` on isotropic
-Gaussian inputs, with orthonormal teachers (T = identity) unless a function says otherwise.  The dynamics itself, for
-any T, v, v* and label noise, is ``ov.solve(ov.quadratic_network(K, M, eta=...), ...)``; this module holds what is
-known about it in closed form.
+Gaussian inputs, with orthonormal teachers (T = identity) unless stated otherwise.  The dynamics itself, for any
+T, v, v* and label noise, is ``ov.solve(ov.quadratic_network(K, M, eta=...), ...)``; this module has its closed forms.
 
 The paper's loss (yhat - y)^2 is twice ours, and so are its risk, gradients and Hessians, while its learning rate is
 half of ours (:func:`eta_from_paper`): rates per unit alpha are the same numbers.

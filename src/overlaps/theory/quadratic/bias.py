@@ -1,12 +1,12 @@
-r"""Which zero-error solution a quadratic network finds.
+r"""The zero-error solution that a quadratic network finds.
 
 With K >= M and orthonormal teachers, the zero-error solutions are
 
 .. math:: W = \sqrt{K/M}\; S\, W_*, \qquad S^T S = 1_M \quad (K \times M),
 
 so :math:`R = \sqrt{K/M}\,S` and :math:`Q = (K/M)\,SS^T`.  The one closest to the start is the polar factor of R(0), and
-the equations for N -> infinity keep S(alpha) = polar(R(alpha)) when Q(0) commutes with R(0) R(0)^T: they then end
-there.  Other starts do not, in general.
+the equations for N -> infinity conserve S(alpha) = polar(R(alpha)) if Q(0) commutes with R(0) R(0)^T: they then end
+in this solution, and in general not otherwise.
 """
 
 from typing import NamedTuple
@@ -21,16 +21,24 @@ __all__ = [
     "RiccatiSolution", "closest_solution", "conserves_polar", "distance", "polar", "riccati_flow", "solution_weights",
 ]  # fmt: skip
 
-RANK = 1e-12  # singular values of R below this share of the largest count as zero
-COMMUTES = 1e-10  # matrices commute if their commutator is below this share of the product of their norms
-LARGEST = 600.0  # larger exponents of growing directions overflow, and are refused
+
+class BiasOptions(NamedTuple):
+    """Tunable numbers of the implicit bias."""
+
+    rank_tol: float = 1e-12  # Singular values of R below this fraction of the largest count as zero.
+    # Matrices commute if their commutator is below this fraction of the product of their norms.
+    commutator_tol: float = 1e-10
+    max_exponent: float = 600.0  # Larger exponents of growing directions are refused, because exp overflows at 709.
+
+
+BIAS = BiasOptions()
 
 
 def polar(R: ArrayLike) -> Floats:
-    r"""Orthonormal factor S = R (R^T R)^{-1/2} of the overlaps: the solution that R points to.
+    r"""Orthonormal factor S = R (R^T R)^{-1/2} of the overlaps: the solution in the direction of R.
 
-    Conserved by the equations for N -> infinity, at any eta and with label noise, when :func:`conserves_polar`; a
-    function of time to be watched otherwise, in trajectories and in simulations: ``polar(traj.R)``. Exact. Source:
+    Conserved by the equations for N -> infinity, at any eta and with label noise, if :func:`conserves_polar`; otherwise
+    a function of time, in trajectories and in simulations: ``polar(traj.R)``. Exact. Source:
     Bocchi et al., (22) = (37). S (..., K, M) has S^T S = identity.
 
     Parameters
@@ -48,7 +56,7 @@ def polar(R: ArrayLike) -> Floats:
     R = check.array("R", R, (..., "K", "M"), filled=True)
     realisable(*R.shape[-2:])
     U, sizes, V = np.linalg.svd(R, full_matrices=False)
-    rank = np.sum(sizes > RANK * sizes[..., :1], axis=-1)
+    rank = np.sum(sizes > BIAS.rank_tol * sizes[..., :1], axis=-1)
     if np.any(rank < R.shape[-1]):
         raise ValueError(
             f"R has rank {np.min(rank)}; expected M = {R.shape[-1]}: a teacher (or combination) without overlap "
@@ -63,7 +71,7 @@ def closest_solution(R: ArrayLike) -> tuple[Floats, Floats]:
     .. math:: S = R_0 (R_0^T R_0)^{-1/2}, \qquad R = \sqrt{K/M}\,S, \qquad Q = (K/M)\,S S^T
 
     Closest in the Frobenius distance of the weights, whatever Q(0). Exact. The equations for N -> infinity end there if
-    :func:`conserves_polar`; SGD from random starts does not, at any N: where it ends has the law of
+    :func:`conserves_polar`; SGD from random starts does not, at any N: the law of its end is
     :func:`~overlaps.theory.quadratic.selected`. Source: Bocchi et al., (19), (20), (21). Q has shape (K, K), R (K, M).
 
     Parameters
@@ -113,7 +121,7 @@ def distance(Q: ArrayLike, R: ArrayLike, S: ArrayLike) -> Floats:
 
     .. math:: d^2 = {\rm tr}\,Q - 2\sqrt{K/M}\;{\rm tr}(S^T R) + K
 
-    Exact, for orthonormal teachers, (17) of Bocchi et al.; nan where the overlaps are (runs that did not get there).
+    Exact, for orthonormal teachers, (17) of Bocchi et al.; nan where the overlaps are nan (runs that ended before).
 
     Parameters
     ----------
@@ -147,7 +155,7 @@ def conserves_polar(Q: ArrayLike, R: ArrayLike, T: ArrayLike | None = None) -> b
     SGD at finite N adds noise of the size 1/sqrt(N) to R. It is small beside overlaps R(0) that do not shrink with N.
     Beside overlaps of random weights, R(0) ~ 1/sqrt(N), it is not, at any N: SGD then ends elsewhere (K = 4, M = 2, eta
     = 0.6: about half as far from the closest solution as an unrelated one), nearby only for small eta or large batches.
-    :func:`~overlaps.theory.quadratic.selected` is the law of where. Exact for N -> infinity at fixed R. Bocchi et al.,
+    :func:`~overlaps.theory.quadratic.selected` is the law of its end. Exact for N -> infinity at fixed R. Bocchi et al.
     state the conservation, (48), without the condition.
 
     Parameters
@@ -155,7 +163,7 @@ def conserves_polar(Q: ArrayLike, R: ArrayLike, T: ArrayLike | None = None) -> b
     Q, R : array_like, shape (K, K), (K, M)
         Initial overlaps.
     T : array_like, shape (M, M), optional
-        Teacher overlaps; the identity by default. A multiple of the identity is as good.
+        Teacher overlaps; the identity by default. Multiples of the identity also conserve polar(R).
 
     Examples
     --------
@@ -164,14 +172,13 @@ def conserves_polar(Q: ArrayLike, R: ArrayLike, T: ArrayLike | None = None) -> b
     >>> ov.theory.quadratic.conserves_polar(np.eye(2), R), ov.theory.quadratic.conserves_polar(np.diag([0.5, 1.5]), R)
     (True, False)
     """
-    # test: tests/theory/quadratic/test_bias.py::test_sgd_from_random_starts_does_not_end_in_the_closest_solution
     Q, R, T = _overlaps(Q, R, T)
     realisable(*R.shape)
     P = R @ R.T
     commutator = np.linalg.norm(Q @ P - P @ Q)
-    if commutator > COMMUTES * np.linalg.norm(Q) * np.linalg.norm(P):
+    if commutator > BIAS.commutator_tol * np.linalg.norm(Q) * np.linalg.norm(P):
         return False
-    return bool(np.linalg.norm(T - np.trace(T) / len(T) * np.eye(len(T))) <= COMMUTES * np.linalg.norm(T))
+    return bool(np.linalg.norm(T - np.trace(T) / len(T) * np.eye(len(T))) <= BIAS.commutator_tol * np.linalg.norm(T))
 
 
 class RiccatiSolution(NamedTuple):
@@ -234,21 +241,21 @@ def riccati_flow(Q: ArrayLike, R: ArrayLike, alpha: ArrayLike, *, eta: float, rt
         raise ValueError("alpha is not an increasing array of times >= 0.")
     t = eta * alpha / 2
     c = 8 / (K * M)
-    if 2 * c * t[-1] > LARGEST:
-        raise ValueError(f"eta alpha = {2 * t[-1]:g} overflows exp(2ct); expected at most {LARGEST / c:g}.")
+    if 2 * c * t[-1] > BIAS.max_exponent:
+        raise ValueError(f"eta alpha = {2 * t[-1]:g} overflows exp(2ct); expected at most {BIAS.max_exponent / c:g}.")
     values, vectors = np.linalg.eigh(Q - R @ R.T)
-    rest = vectors * np.sqrt(np.maximum(values, 0.0))  # the part of the students orthogonal to the teacher
+    rest = vectors * np.sqrt(np.maximum(values, 0.0))  # the students' components orthogonal to the teacher
 
     def whitened(t, y):
-        """X with X^T X ~ Z^{-1} V: columns [part along the teacher, orthogonal part]."""
+        """X with X^T X ~ Z^{-1} V: columns [components along the teacher, orthogonal components]."""
         from scipy.linalg import qr
 
         b, J1, J2 = y
         V = np.exp(b) * np.concatenate([np.exp(c * t) * R, rest], axis=1)
         if t == 0:
             return V
-        # Z = A^T A with rows A = [weight V^T, 1], so X is read off the orthonormal factor of A: nothing is inverted,
-        # and with pivoting the short rows keep their digits beside those that grow as exp(ct)
+        # Z = A^T A with rows A = [weight V^T, 1], so X follows from the orthonormal factor of A without an inverse;
+        # pivoting keeps short rows accurate beside those that grow as exp(ct)
         weight = 4 / K * np.sqrt(np.repeat([J2, J1], [M, K]))
         frame, _, _ = qr(np.concatenate([(V * weight).T, np.eye(K)]), mode="economic", pivoting=True)
         return frame[: M + K].T / weight

@@ -18,7 +18,7 @@ __all__ = [
     "stationary_eps_g", "stationary_point", "stationary_points", "stationary_spectrum",
 ]  # fmt: skip
 
-RANK = 1e-10  # eigenvalues of the teacher's form below this share of the largest are rounding
+RANK_TOL = 1e-10  # Eigenvalues of the teacher's form below this fraction of the largest count as zero.
 
 
 # functions of the weights ---------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def _weights(W, W_star, v, v_star):
 
 
 def stationary_points(N: int, K: int, M: int) -> list[tuple[int, int]]:
-    """All types (r, s) of stationary points: r student directions off the teacher's space, s within it.
+    """All types (r, s) of stationary points: r student directions outside the teacher's space, s within it.
 
     r + s <= K, s <= M, r <= N - M, and r = 0 if s = M: (0, 0) is W = 0, (K, 0) the plateau, (0, min(K, M)) the minimum,
     all others are saddles. Exact: the list is complete for the default second layers and orthonormal teachers. Derived
@@ -172,8 +172,8 @@ def stationary_point(N: int, K: int, M: int, r: int, s: int, *, rng: Rng | None 
 def stationary_eps_g(K: int, M: int, r: int, s: int) -> float:
     r"""Generalisation error at a stationary point, :math:`(1-\frac sM)\big[\frac{1-s/M}{2+r+s} + \frac1M\big]`.
 
-    Zero at s = M; for K < M the minimum is (0, K), the best a narrow student does. Exact; derived here. The risk of
-    Bocchi et al. is twice this.
+    Zero at s = M; for K < M the minimum is (0, K), the least error of a narrow student. Exact; derived here. The risk
+    of Bocchi et al. is twice this.
 
     Parameters
     ----------
@@ -194,9 +194,9 @@ def stationary_eps_g(K: int, M: int, r: int, s: int) -> float:
 def stationary_spectrum(N: int, K: int, M: int, r: int, s: int) -> list[tuple[float, int]]:
     """Distinct eigenvalues of the Hessian of :func:`eps_g` at a stationary point, in increasing order.
 
-    With each comes its multiplicity; these sum to K N. Exact; derived here for all (r, s). Eigenvalues of the risk of
-    Bocchi et al. are twice as large; their tabula rasa, plateau, zero-error and all-aligned cases are (0, 0), (K, 0),
-    (0, M) and (0, 1); (29) is a ratio of numbers at the plateau.
+    Pairs (eigenvalue, multiplicity); the multiplicities sum to K N. Exact; derived here for all (r, s). Eigenvalues of
+    the risk of Bocchi et al. are twice as large; their tabula rasa, plateau, zero-error and all-aligned cases are (0,
+    0), (K, 0), (0, M) and (0, 1); (29) is a ratio of numbers at the plateau.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def stationary_spectrum(N: int, K: int, M: int, r: int, s: int) -> list[tuple[fl
 
 
 class FlatDirections(NamedTuple):
-    """Zero eigenvalues of the Hessian at a stationary point, by their reason; made by :func:`flat_directions`.
+    """Zero eigenvalues of the Hessian at a stationary point, by their cause; made by :func:`flat_directions`.
 
     Attributes
     ----------
@@ -304,8 +304,8 @@ def solution_dimension(
     positive and negative v. The first two terms are the rotations (boosts, where v has both signs) of one solution. The
     others are students outside the teacher's space that cancel each other, totally isotropic subspaces of dimension k;
     there are none where v has one sign, and T, v then do not matter. Exact; without a zero-error solution a
-    ``ValueError``. For v, v* > 0 and T = 1 Bocchi et al.; derived here otherwise. Of several parts the largest counts,
-    for both signs of v.
+    ``ValueError``. For v, v* > 0 and T = 1 Bocchi et al.; derived here otherwise. If the manifold has several
+    components, the dimension is that of the largest.
 
     Parameters
     ----------
@@ -333,9 +333,9 @@ def solution_dimension(
         values, vectors = np.linalg.eigh(T)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         form = np.linalg.eigvalsh(root.T @ (v_star[:, None] * root))
-        form = form[np.abs(form) > RANK * np.abs(form).max()]
+        form = form[np.abs(form) > RANK_TOL * np.abs(form).max()]
     elif M > N and np.ptp(np.sign(v_star)):
-        raise ValueError(f"M = {M} > N = {N} with v_star of both signs; expected T, which says how teachers depend.")
+        raise ValueError(f"M = {M} > N = {N} with v_star of both signs; expected T, the overlaps of the teachers.")
     else:
         form = v_star[:N]
     plus, minus = (int(np.sum(s * v > 0) - np.sum(s * form > 0)) for s in (1, -1))

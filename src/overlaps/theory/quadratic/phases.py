@@ -7,7 +7,7 @@ Q = q I; on the plateau of gradient flow u = 1.  Without overlap with the teache
 
 :func:`plateau` explains the parameters of all functions. Learning rates are twice those of Bocchi et al. (2026),
 arXiv:2604.03068; all is at N -> infinity, and derived here where no equation of theirs is named. Where zero error is
-needed, K < M is a ``ValueError``; so is an eta at which the quantity does not exist.
+needed, K < M raises a ``ValueError``, and so does an eta at which the quantity does not exist.
 """
 
 from typing import NamedTuple
@@ -47,7 +47,7 @@ class PlateauRates(NamedTuple):
 
 
 class QuadraticNetwork(NamedTuple):
-    """Widths, learning rate and noise of a quadratic network, and the numbers of the head of this module."""
+    """Widths, learning rate and noise of a quadratic network, and h, c0, c2 of the module docstring."""
 
     K: int
     M: int
@@ -61,7 +61,7 @@ class QuadraticNetwork(NamedTuple):
 
     @classmethod
     def checked(cls, K, M, eta=1.0, noise=0.0, gradient_flow=False):
-        """The same from what users pass."""
+        """From arguments of public functions."""
         K, M = check.count("K", K), check.count("M", M)
         eta, noise = check.number("eta", eta, above=0), check.number("noise", noise, least=0)
         flow, h = check.flag("gradient_flow", gradient_flow), eta / (2 * K)
@@ -78,11 +78,11 @@ class QuadraticNetwork(NamedTuple):
         h, c0, c2 = self.h / b, self.c0 + self.noise**2, self.c2
         b = 1 + 4 * h
         root = np.sqrt(max(b * b - 8 * h * c2 * (1 + 2 * h * c0), 0.0))
-        # the first has no difference of close numbers at small h
+        # written without cancellation at small h
         return float(2 * (1 + 2 * h * c0) / (b + root)), float((b + root) / (4 * h * c2))
 
-    def started(self, q0, b=1):
-        """The norms, and the u of students of norm q0, below the unstable one."""
+    def norms_from(self, q0, b=1):
+        """Stable and unstable u, and the u of a start with norm q0, which has to be below the unstable one."""
         stable, unstable = self.norms(b)
         u0 = q0 * (self.K + 2) / self.K
         if u0 >= unstable:
@@ -178,7 +178,7 @@ def escape_amplitude(
     q0 = check.number("q0", q0, above=0)
     if gradient_flow:
         return float(np.sqrt(K / (K + 2) / q0))
-    stable, unstable, u0 = net.started(q0)
+    stable, unstable, u0 = net.norms_from(q0)
     ratio = stable / u0 * (unstable - u0) / (unstable - stable)
     return float(ratio ** (1 / (4 * net.h * net.c2 * unstable)))
 
@@ -220,7 +220,7 @@ def escape_law(
     eps, alpha = check.number("eps", eps, least=0), check.array("alpha", alpha, (...,))
     amplitude = 1.0 if q0 is None else escape_amplitude(K, M, q0=q0, **options)
     q, delta = state.q, 1 - state.q
-    # P = R R^T drives tr Q, which answers at the rate 2 omega of P; the error is E Delta^2 = 2 eps_g
+    # P = R R^T drives tr Q, which responds at the rate 2 omega of P; the error is E Delta^2 = 2 eps_g
     source = 16 * net.h / M + net.second * (4 * (delta - q) / M - 16 * q / (K * M) + 8 / M**2)
     response = source / (2 * state.escape - state.trace)
     gain = 4 / (K * M) - response * (4 * q / K - 2 * delta) / K
@@ -274,7 +274,7 @@ def eta_escape(K: int, M: int, *, noise: float = 0.0) -> float:
 
     .. math:: 4(c_0c_2-1)\,w = c_0 - 1 - 4h\sigma^2, \qquad 2c_2w^2 - (1+4h)w + h + 2h^2(c_0+\sigma^2) = 0.
 
-    Exact for R -> 0. It may exceed :func:`eta_solution` (wide students), so that learning does not end: see
+    Exact for R -> 0. It may exceed :func:`eta_solution` (wide students); learning then does not end: see
     :func:`eta_optimal`. The fastest half-loss time, from overlaps of 0.01, is at 0.9 of it.
 
     Parameters
@@ -298,7 +298,7 @@ def eta_escape(K: int, M: int, *, noise: float = 0.0) -> float:
 
 
 def eta_descent(K: int, M: int) -> float:
-    r"""Learning rate of the fastest end of learning: above it, the noise of SGD slows the last descent down.
+    r"""Learning rate of the fastest end of learning: above it, the noise of SGD slows the last descent.
 
     .. math:: \eta_{\rm descent} = \eta_{\rm solution} \cdot
               \begin{cases} \tfrac12 & K = M \\
@@ -331,7 +331,7 @@ def eta_optimal(K: int, M: int, *, noise: float = 0.0) -> float:
     Parameters
     ----------
     K, M, noise
-        As in :func:`plateau`; K >= M. The noise counts in the escape; at the end it leaves :func:`noise_floor`.
+        As in :func:`plateau`; K >= M. The noise changes the escape; at the end it leaves :func:`noise_floor`.
 
     Examples
     --------
@@ -406,7 +406,7 @@ def noise_floor(K: int, M: int, *, eta: float, noise: float) -> float:
 
     .. math:: \epsilon_\infty = \frac{\eta\sigma^2}{K\,(1 - \eta/\eta_{\rm solution})}
 
-    Exact for K = M. For K > M the leading order in the noise, whose square also keeps the unused directions alive.
+    Exact for K = M. For K > M it is the leading order in the noise, whose square also drives the unused directions.
 
     Parameters
     ----------
@@ -424,12 +424,12 @@ def noise_floor(K: int, M: int, *, eta: float, noise: float) -> float:
 
 
 def realisable(K, M):
-    """K and M, with a zero-error solution."""
+    """K and M, checked to have a zero-error solution."""
     K, M = check.count("K", K), check.count("M", M)
     if K < M:
         raise ValueError(
-            f"K = {K} < M = {M}: no zero-error solution exists; expected K >= M. The best a narrow student does is "
-            "stationary_eps_g(K, M, 0, K)."
+            f"K = {K} < M = {M}: no zero-error solution exists; expected K >= M. The least error of a narrow student "
+            "is stationary_eps_g(K, M, 0, K)."
         )
     return K, M
 
@@ -448,8 +448,8 @@ def sphere_plateau(
               \frac{d\ln R}{d\alpha} = 4h(c_0 - u) - \mu = \frac{8h}{M} - 8h^2(c_0 + \sigma^2 - 2u + c_2 u^2)
 
     Exact for R -> 0. Without the noise of SGD it is :math:`4\eta/(KM)`, the rate of free students, at every norm; the
-    noise slows it down. For q = 1 the bracket is :math:`2/K + 2/M + 8/K^2 + \sigma^2`. ``trace`` is 0: norms do not
-    move. A negative ``escape`` says that teachers are never found.
+    noise slows it down. For q = 1 the bracket is :math:`2/K + 2/M + 8/K^2 + \sigma^2`. ``trace`` is 0: norms are
+    constant. If ``escape`` is negative, teachers are never found.
 
     Parameters
     ----------

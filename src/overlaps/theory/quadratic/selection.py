@@ -1,4 +1,4 @@
-r"""From random weights: which zero-error solution SGD selects, and the learning rate that halves the error first.
+r"""The zero-error solution that SGD from random weights selects, and the learning rate that halves the error first.
 
 The selection is a law, at every N and also for N -> infinity.
 
@@ -8,11 +8,12 @@ While R is small, its fluctuations :math:`\sqrt N R` obey a linear equation with
 .. math:: \frac{d}{d\alpha}\sqrt N R = \omega(u)\sqrt N R + \xi, \qquad \omega(u) = 4h(c_0 - u), \qquad
    D(u) = \frac{4\eta^2q}{K^2b}\Big[(u - c_0)^2 + \frac{2u^2}{K+2} + \frac{2(M+2)}{M^2} + \sigma^2\Big],
 
-and random weights start it at the size of the noise.
+and for random weights its start is of the size of the noise.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy.integrate import solve_ivp
@@ -27,8 +28,16 @@ from .phases import QuadraticNetwork, eta_escape, eta_solution, realisable
 
 __all__ = ["Selection", "eta_fastest", "eta_from_paper", "half_loss_time", "selected"]
 
-DRAWS, PARTS = 2**15, 8  # points for the mean distance, known to 0.2 %, and parts of them held at once
-PATIENCE = 100.0  # the first attempt integrates this long, each further one ten times longer
+
+class SelectionOptions(NamedTuple):
+    """Tunable numbers of the law and of the half-loss time."""
+
+    n_draws: int = 2**15  # Points for the mean distance, whose error is 0.2 %; more: a smaller error.
+    n_chunks: int = 8  # Chunks of the points, one in memory at a time.
+    first_horizon: float = 100.0  # The first integration is this long, each further one ten times longer.
+
+
+SELECTION = SelectionOptions()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,13 +74,13 @@ class Selection(Immutable):
 
     @cached_property
     def _distances(self):
-        """|S_end - S_0| at the points of a Sobol sequence."""
+        """``|S_end - S_0|`` at the points of a Sobol sequence."""
         from scipy.stats import qmc
 
         points, distances = qmc.Sobol(2 * self.K * self.M, seed=0), []
-        for _ in range(PARTS):
-            inside = np.clip(points.random(DRAWS // PARTS), 1e-12, 1 - 1e-12)  # a coordinate may be 0
-            normal = ndtri(inside).reshape(-1, 2, self.K, self.M)
+        for _ in range(SELECTION.n_chunks):
+            uniform = points.random(SELECTION.n_draws // SELECTION.n_chunks)
+            normal = ndtri(np.clip(uniform, 1e-12, 1 - 1e-12)).reshape(-1, 2, self.K, self.M)
             last, first = (_frames(x) for x in self._overlaps(normal[:, 0], normal[:, 1]))
             distances.append(np.linalg.norm(last - first, axis=(1, 2)))
         return np.concatenate(distances)
@@ -84,7 +93,6 @@ class Selection(Immutable):
     @property
     def distance(self):
         """Mean of ``|S_end - S_0|``, by 2^15 fixed quasi-random draws (to 0.2 %)."""
-        # test: tests/theory/quadratic/test_selection.py::test_points_give_the_closed_rms_of_one_teacher
         return float(self._distances.mean())
 
     @property
@@ -117,7 +125,7 @@ class Selection(Immutable):
 
 
 def _frames(R):
-    """Polar factors of many R (n, K, M) of full rank, from the small side, which costs less than :func:`polar`."""
+    """Polar factors of many R (n, K, M) of full rank, from R^T R, which costs less than :func:`polar`."""
     values, vectors = np.linalg.eigh(np.swapaxes(R, 1, 2) @ R)
     return R @ (vectors / np.sqrt(values)[:, None]) @ np.swapaxes(vectors, 1, 2)
 
@@ -129,8 +137,8 @@ def selected(K: int, M: int, *, eta: float, q0: float = 1.0, noise: float = 0.0,
        \kappa = a^2\int_0^\infty D\,\Psi^{-2}\,d\alpha, \qquad
        S_{\rm end} = {\rm polar}\big(a\sqrt N R(0) + \zeta\big), \quad \zeta_{km} \sim N(0, \kappa)
 
-    The equations of N -> infinity keep S = polar(R) and end in the solution closest to the start. Random weights have
-    sqrt(N) R(0) of entries N(0, q0), as large as the noise zeta that they meet: whatever N, start and end are the polar
+    The equations of N -> infinity conserve S = polar(R) and end in the solution closest to the start. For random
+    weights the entries of sqrt(N) R(0) are N(0, q0), as large as the noise zeta: at any N, start and end are the polar
     factors of two Gaussian matrices with the correlation rho = (1 + kappa/(a^2 q0))^(-1/2).
 
     Asymptotic: N -> infinity, the law does not depend on N; means over runs differ by O(1/N). SGD leaves
@@ -157,7 +165,7 @@ def selected(K: int, M: int, *, eta: float, q0: float = 1.0, noise: float = 0.0,
     K, M = realisable(K, M)
     net, q0 = QuadraticNetwork.checked(K, M, eta, noise), check.number("q0", q0, above=0)
     (_, _, eta, noise, _, h, c0, c2, _), b = net, check.count("batch_size", batch_size)
-    stable, _, start = net.started(q0, b)
+    stable, _, start = net.norms_from(q0, b)
 
     def growth(u):
         """Velocity of ln u."""
@@ -175,7 +183,7 @@ def selected(K: int, M: int, *, eta: float, q0: float = 1.0, noise: float = 0.0,
         raise ValueError(f"R does not grow at eta = {eta:g}, noise = {noise:g}; expected smaller ones.")
 
     def velocity(alpha, y):
-        """Velocity of ln u, ln Psi - rate alpha, kappa/a^2: its last part is added in closed form."""
+        """Velocity of ln u, ln Psi - rate alpha, kappa/a^2; the integral beyond ``end`` is added in closed form."""
         u = np.exp(y[0])
         gain = y[1] + rate * alpha
         return [growth(u), omega(u) - rate, noise_of_steps(u) * np.exp(-2 * gain)]
@@ -192,15 +200,15 @@ def selected(K: int, M: int, *, eta: float, q0: float = 1.0, noise: float = 0.0,
 def half_loss_time(model: Model, start: State, *, alpha_max: float = 1e5) -> float:
     """Time at which eps_g has fallen to half of its initial value, by integrating the equations.
 
-    Exact for N -> infinity, to the accuracy of :func:`overlaps.solve`. The time is inf when eps_g does not halve:
-    it stays above, or the integration diverges.
+    Exact for N -> infinity, to the accuracy of :func:`overlaps.solve`. The time is inf if eps_g does not halve before
+    ``alpha_max``, or if the integration diverges.
 
     Parameters
     ----------
     model, start : Model, State
         The learning problem and its start; any model.
     alpha_max : float
-        Where to give up.
+        Largest time of the integration.
 
     Examples
     --------
@@ -212,9 +220,9 @@ def half_loss_time(model: Model, start: State, *, alpha_max: float = 1e5) -> flo
     """
     alpha_max = check.number("alpha_max", alpha_max, above=0)
     first = solve(model, start, [0.0]).eps_g[0]
-    with quietly():  # a divergence is an answer here: never
-        horizon = PATIENCE
-        while True:  # where to give up must not make an easy problem stiff
+    with quietly():  # a divergence means that the time is inf
+        horizon = SELECTION.first_horizon
+        while True:  # growing horizons, because a large alpha_max would make an easy problem stiff
             end = solve(model, start, (start.alpha, min(horizon, alpha_max)), stop=first / 2)
             halved = end.success and end.eps_g[-1] <= first / 2 * (1 + 1e-6)
             if halved or not end.success or horizon >= alpha_max:
@@ -229,20 +237,20 @@ def eta_fastest(
 
     .. math:: \eta_{\rm fastest} = \arg\min_{\eta < \eta_{\rm solution}} \langle\alpha_{1/2}\rangle
 
-    A measurement: exact integration, minimised over eta between a quarter of the lesser of :func:`eta_escape` and
+    Numerical: exact integration, minimised over eta between a quarter of the lesser of :func:`eta_escape` and
     :func:`eta_solution`, and the latter. Half of the loss is not the end: near :func:`eta_solution`, where wide
-    students have their minimum, the other half takes very long (:func:`eta_optimal`). With the rate (half of it is
-    Bocchi et al.'s) comes the mean half-loss time there.
+    students have their minimum, the other half takes very long (:func:`eta_optimal`). Returns the learning rate (half
+    of it is that of Bocchi et al.) and the mean half-loss time there.
 
     Parameters
     ----------
     K, M, q0, noise
         As in :func:`selected`.
     eps : float
-        Standard deviation of the initial overlaps; a ``ValueError`` where no vectors of norm q0 have them, or no rate
-        halves the loss.
+        Standard deviation of the initial overlaps; ``ValueError`` if no vectors of norm q0 have them, or if no learning
+        rate halves the loss.
     rng : int or numpy.random.Generator
-        Seed or generator of the starts; all learning rates meet the same starts.
+        Seed or generator of the starts, which are the same for all learning rates.
     starts : int
         Number of starts.
     rtol : float
@@ -265,7 +273,7 @@ def eta_fastest(
         model = quadratic_network(K, M, eta=float(eta), noise=noise)
         states = [State.from_overlaps(model, Q=q0 * np.eye(K), R=r, T=np.eye(M)) for r in R]
         time = np.mean([half_loss_time(model, state) for state in states])
-        return time if np.isfinite(time) else 1e300  # an order for the minimiser, not a number
+        return time if np.isfinite(time) else 1e300  # finite, for the minimiser
 
     best = minimize_scalar(mean_time, bounds=(guess / 4, limit), options={"xatol": rtol * guess})
     if best.fun >= 1e300:

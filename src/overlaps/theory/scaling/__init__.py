@@ -1,8 +1,8 @@
 r"""Scaling laws of linear students from two exponents: four terms, trained features, compute, schedules, and fits.
 
-:class:`Law` holds the numbers of one problem; its methods are the theory of it.  Eigenvalues fall as
+:class:`Law` contains the numbers of one problem; its methods are its theory.  Eigenvalues fall as
 :math:`l^{-(1+\beta)}` and the teacher's coefficients along the eigenvectors as :math:`l^{-\delta}`, ``source`` delta.
-:func:`fit` measures an exponent of any curve, computed, simulated or read from a file, and says in which window it
+:func:`fit` measures the exponent of any curve, computed, simulated or read from a file, and the window in which it
 holds.  Written for K = M = 1; any other linear committee is the same with the learning rate and the distances of
 :func:`overlaps.theory.linear.reduce`.
 

@@ -1,4 +1,4 @@
-"""One linear scaling problem: its numbers, and as methods the theory of it."""
+"""One linear scaling problem: its numbers, and its theory as methods."""
 
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
@@ -24,14 +24,14 @@ class Exponents(NamedTuple):
     features : float
         beta + 2 delta: floor, in the number of trained features N_l.
     kernel : float
-        (1 + 2 beta)/(1 + beta): noise of the steps, in learning time. The smaller of ``time`` and ``kernel`` rules.
+        (1 + 2 beta)/(1 + beta): noise of the steps, in learning time. The smaller of ``time`` and ``kernel`` dominates.
     compute : float
         (beta + 2 delta)/(2 + beta): error at the best use of compute.
     width : float
         1/(2 + beta): of compute in the best N_l.
     decayed : float
         With label noise, at the best power-law decay of the learning rate, and at the best constant rate for a given
-        end: g/(1 + g), g = ``time``. It is the best power of the decay, too.
+        end: g/(1 + g), g = ``time``. The best power of the decay has the same value.
     annealed : float
         With label noise, annealed from the best rate for a given horizon: g/(1 + g - b), b = beta/(1 + beta), if g > b,
         else g.
@@ -54,7 +54,7 @@ class Exponents(NamedTuple):
 
 
 class Phase(NamedTuple):
-    r"""Where a problem lies in the plane of beta and source; ``law.phase``, see :class:`overlaps.theory.scaling.Law`.
+    r"""Position of a problem in the plane of beta and source; ``law.phase``, see :class:`overlaps.theory.scaling.Law`.
 
     ======= ============================ ===================== =====================
     name    where                        time                  N_l, random basis
@@ -64,12 +64,12 @@ class Phase(NamedTuple):
     steps   1 + beta < 2 delta           noise of steps, 1 + b 1 + beta
     ======= ============================ ===================== =====================
 
-    *Asymptotic*. At a border two terms share an exponent, and powers come with logarithms. Derived here.
+    *Asymptotic*. At a border two terms have the same exponent, and powers have logarithmic factors. Derived here.
 
     Attributes
     ----------
     name : {"bias", "basis", "steps"}
-        The limit of learning beyond the bias: nothing, the directions of features, the noise of the steps.
+        The second limit of learning after the bias: none, the directions of features, the noise of the steps.
     time : float
         Exponent of the error in learning time, before the floor.
     features : float
@@ -100,19 +100,19 @@ class Law(Immutable):
     .. math:: s_l = s_1 l^{-(1+\beta)}, \quad p_l = \frac1L, \quad \langle s\rangle = 1, \qquad
        m_l(0) = t_l + \sigma_J^2 p_l, \quad t_l \propto l^{-2\delta}, \quad \sum_l s_l t_l = 1
 
-    Methods say what is exact and what is asymptotic; N -> infinity at fixed alpha = steps / N unless N is named.
+    Each method is marked exact or asymptotic; N -> infinity at fixed alpha = steps / N unless N is an argument.
     ``N_l`` is everywhere the number of leading eigenvalues whose directions are trained, L by default; results have the
-    shape of the times ``alpha`` >= 0. A number out of range is a ``ValueError`` that names it; so is, for
-    :meth:`amplitude`, :meth:`terms` and schedules, a rate at which the error does not decay. Source: Worschech and
-    Rosenow (2024), arXiv:2410.09005, Eq. (1), for the spectrum; the source is derived here.
+    shape of the times ``alpha`` >= 0. A number out of range raises a ``ValueError`` that names it; so does, for
+    :meth:`amplitude`, :meth:`terms` and schedules, a learning rate at which the error does not decay. Source: Worschech
+    and Rosenow (2024), arXiv:2410.09005, Eq. (1), for the spectrum; the source is derived here.
 
     Parameters
     ----------
     beta : float
         Exponent of the spectrum, > 0.
     source : float
-        Exponent delta of the teacher's coefficients along the eigenvectors; beta + 2 delta > 0. 0 is a teacher that
-        does not know the inputs (Worschech and Rosenow), positive ones are easier.
+        Exponent delta of the teacher's coefficients along the eigenvectors; beta + 2 delta > 0. 0 is a teacher that is
+        independent of the inputs (Worschech and Rosenow), positive ones are easier.
     L : int
         Number of eigenvalues.
     eta : float
@@ -121,10 +121,10 @@ class Law(Immutable):
         Standard deviation sigma of the label noise.
     student_scale : float
         Standard deviation sigma_J of the initial weights, 0 by default: random students are a component with
-        source = 0, which takes over late whenever the source is positive.
+        source = 0, which dominates late whenever the source is positive.
     batch_size : int
-        Samples in one step. Only eta/B and B alpha enter: at a fixed number of samples a batch changes nothing but the
-        noise of the step.
+        Samples in one step. The error depends on eta/B and B alpha only: at a fixed number of samples a batch changes
+        only the noise of the step.
 
     Examples
     --------
@@ -190,7 +190,7 @@ class Law(Immutable):
 
     @property
     def phase(self) -> Phase:
-        """Which exponents rule, with trained eigenvectors and in a random basis (:class:`Phase`)."""
+        """Dominant exponents, with trained eigenvectors and in a random basis (:class:`Phase`)."""
         rates, twice = self.exponents, 2 * self.source
         name = "bias" if twice <= 1 else "basis" if twice <= 1 + self.beta else "steps"
         missing = "" if name == "bias" else "the error in time, at eta > 0, of features that are not eigenvectors"
@@ -203,12 +203,12 @@ class Law(Immutable):
         return float(2 * self.batch_size / (self.spectrum.p[:N_l] @ self.spectrum.s[:N_l]))
 
     def amplitude(self, N_l: int | None = None, N: int | None = None) -> float:
-        r"""Factor by which the noise of the steps raises every slowly varying part of the error.
+        r"""Factor by which the noise of the steps raises every slowly varying term of the error.
 
         .. math:: P = \Big[1 - \frac{\eta}{2B} \sum_{l \le N_l} p_l s_l\Big]^{-1}, \qquad
            P_N = \Big[1 - \frac{\eta}{2B} \sum_{l \le N_l} \frac{p_l s_l}{1 - (1 + 1/B)\,\eta s_l/2N}\Big]^{-1}
 
-        *Asymptotic* for what varies in time, exact for the floor: P F is left of the frozen modes. P_N belongs to the
+        *Asymptotic* for what varies in time, exact for the floor: P F remains of the frozen modes. P_N belongs to the
         mean of SGD at input dimension ``N``, for L ~ N. Derived here.
         """
         N_l, B = self.trained(N_l), self.batch_size
@@ -216,9 +216,9 @@ class Law(Immutable):
         left = 1.0 if N is None else 1 - (1 + 1 / B) * self.eta * s / (2 * check.count("N", N))
         mass = self.eta / (2 * B) * np.sum(p * s / left) if np.all(left > 0) else np.inf
         if mass >= 1:
-            most = f". Expected eta < {self.critical_eta(N_l):.6g}."
-            most = most if N is None else f" at N = {N}. Try a smaller eta."
-            raise ValueError(f"eta = {self.eta:g} is too large: the error does not decay{most}")
+            hint = f". Expected eta < {self.critical_eta(N_l):.6g}."
+            hint = hint if N is None else f" at N = {N}. Try a smaller eta."
+            raise ValueError(f"eta = {self.eta:g} is too large: the error does not decay{hint}")
         return float(1 / (1 - mass))
 
     def trained(self, N_l: int | None) -> int:
@@ -230,7 +230,7 @@ class Law(Immutable):
         return float(0.5 * self.spectrum.s[N_l:] @ self.m0[N_l:])
 
     def _features(self, N_l):
-        """Error of the frozen features; the spectrum without them (eigenvalue zero does not move), start and noise."""
+        """(error of frozen features, spectrum with zeros in their place, start and noise as options)."""
         N_l = self.trained(N_l)
         F, s = self.frozen(N_l), np.where(np.arange(self.L) < N_l, self.spectrum.s, 0.0)
         return F, Spectrum(s, self.spectrum.p), {"m0": self.m0, "noise": np.sqrt(self.noise**2 + 2 * F)}
@@ -255,8 +255,8 @@ class Law(Immutable):
     def sgd_mean(self, steps: ArrayLike, *, N: int, N_l: int | None = None) -> Floats:
         """Mean error of SGD itself at input dimension N, where eta s_1/N need not be small.
 
-        *Exact* at any N, a multiple of L: :func:`overlaps.theory.linear.sgd_mean`, which explains ``steps`` and its
-        warning, with the frozen components as label noise.
+        *Exact* at any N, a multiple of L: :func:`overlaps.theory.linear.sgd_mean` (see there for ``steps`` and the
+        warning), with the frozen components as label noise.
         """
         F, spectrum, options = self._features(N_l)
         return F + linear.sgd_mean(spectrum, self.eta, steps, N=N, batch_size=self.batch_size, **options)
@@ -273,7 +273,7 @@ class Law(Immutable):
         r"""Error at finite times alpha under a rate that decays from the time tau on, eta (1 + alpha/tau)^-power.
 
         As :meth:`scheduled` with ``Schedule.power(power, scale=tau)``, for a power w >= 0 and tau > 0. Without label
-        noise a decay only slows down, to g(1 - w); with it the exponent is min(w, g(1 - w)), best at
+        noise a decay only slows learning, to g(1 - w); with it the exponent is min(w, g(1 - w)), best at
         w = g/(1 + g) = ``exponents.decayed``.
         """
         schedule = Schedule.power(check.number("power", power, least=0), scale=check.number("tau", tau, above=0))
@@ -285,7 +285,7 @@ class Law(Immutable):
         As :meth:`scheduled` with ``Schedule.polynomial(horizon, power)``; each horizon > 0 is a run of its own, and the
         power w >= 0 is 1 for a linear decay, 0 for a constant rate. Without label noise the exponent is g, and the
         amplitude of the noise of the steps disappears. With label noise and eta fixed it is min(g, b, w/(1 + w)), so
-        that w > beta serves; with eta tuned to the horizon ``exponents.annealed``. Derived here.
+        that w > beta suffices; with eta tuned to the horizon ``exponents.annealed``. Derived here.
         """
         power, ends = check.number("power", power, least=0), check.array("horizon", horizon, (...,))
         if np.any(ends <= 0):
@@ -311,18 +311,18 @@ class Law(Immutable):
         the two power laws.
 
         *Asymptotic*: zeta > 10 or so, many eigenvalues; relative corrections of order zeta^(-2 b), slow for small beta,
-        and where beta + 2 delta is near zero. Times alpha > 0 with zeta < 1, before the power laws begin, are a
-        ``RuntimeWarning``. Which term rules: the bias where g < 1 + b, that is 2 delta < 1 + beta, else the noise of
-        the steps, and then the source no longer matters; the floor from x = 1 on; label noise late. Derived here.
+        and where beta + 2 delta is near zero. Times alpha > 0 with zeta < 1, before the power laws begin, raise
+        a ``RuntimeWarning``. Dominant terms: the bias where g < 1 + b, that is 2 delta < 1 + beta, else the noise
+        of the steps, and then the source no longer matters; the floor from x = 1 on; label noise late. Derived here.
         """
         times = check.times("alpha", alpha)
         if not np.all((times > 0) & np.isfinite(times)):
             raise check.refused("alpha", times.tolist(), "finite times > 0. Else use error.")
-        begun = 1 / (2 * self.eta * self.spectrum.s[0])
-        if np.any(times < begun):
+        first = 1 / (2 * self.eta * self.spectrum.s[0])
+        if np.any(times < first):
             warn(
                 f"alpha = {times.min():.3g} lies before the power laws begin, where 2 eta s_1 alpha = 1, at "
-                f"{begun:.3g}: the terms say nothing there. error(alpha) is exact."
+                f"{first:.3g}: the terms do not hold there. error(alpha) is exact."
                 + check.see("scaling_laws", "Four terms")
             )
         return four_terms(self, times, self.trained(N_l))
@@ -332,7 +332,6 @@ class Law(Immutable):
 
         *Asymptotic*. At zeta = 1000, beta = 1, eta = 1, L = 4000 within 0.3 % of :meth:`error` for sources from 0 to 1.
         """
-        # test: tests/theory/scaling/test_terms.py::test_errors_of_the_asymptote
         return sum(self.terms(alpha, N_l), start=np.zeros(()))
 
     def window(self, N_l: int | None = None, accuracy: float = 0.1) -> tuple[float, float]:
@@ -344,9 +343,9 @@ class Law(Immutable):
 
         *Asymptotic*; the first alpha is a rule of thumb, at the last one the relative distance from the law is
         q = ``accuracy``. With N_l << L the window is longer: frozen modes and those not yet learned look alike to first
-        order. For the source; random students have the window of source 0. Inner bounds:
-        :func:`overlaps.theory.linear.window` tells the whole range in order of magnitude, from
-        :math:`2\eta s_1\alpha = 1` to q = 1, where the law is lost.
+        order. The bounds hold for the source; random students have the window of source 0. They are inner bounds:
+        :func:`overlaps.theory.linear.window` is the whole range in order of magnitude, from
+        :math:`2\eta s_1\alpha = 1` to q = 1, where the law ends.
         """
         N_l, q = self.trained(N_l), check.number("accuracy", accuracy, above=0)
         g = self.exponents.time
@@ -370,7 +369,7 @@ class Law(Immutable):
         return float(0.5 * self.m0 @ (xi * s / (s + xi)))
 
     def frontier(self, compute: ArrayLike, exact: bool = False) -> Frontier:
-        r"""The best number of features for a given compute c = N_l B alpha, the time left for it, and the error.
+        r"""The best number of features for a given compute c = N_l B alpha, the learning time, and the error.
 
         .. math:: N = \Big(\frac{2\eta s_1 c}{B\, x}\Big)^{1/(2+\beta)}, \quad N_l = N - \tfrac12, \qquad
            \epsilon \simeq P\,\frac{s_1 n}{2L} \Big[ f \Big(\frac{2\eta s_1 c}B\Big)^{-\gamma/(2+\beta)}
@@ -380,12 +379,12 @@ class Law(Immutable):
            f = \frac{x^{-g/(2+\beta)}\,\Gamma(g, x)}{1+\beta} + \frac{x^{\gamma/(2+\beta)}}{\gamma}
 
         Training stops at a fixed x = zeta/N^(1 + beta), at the end of the window, where neither term is a power law:
-        balancing two power laws gives the right exponents and wrong constants. *Asymptotic*: N_l ~ c^(1/(2 + beta)),
+        a balance of two power laws gives the right exponents and wrong constants. *Asymptotic*: N_l ~ c^(1/(2 + beta)),
         eps ~ c^(-(beta + 2 delta)/(2 + beta)), corrections of order N_l^-beta. With ``exact`` it is *exact* if the
-        error has one minimum in N_l, as in all cases met (not proved); the ends 1 and L may be the answer. For 2 delta
-        > 1 + beta the noise of the steps has to be outlived, N_l falls below the closed form, and exponents approach
-        their limit logarithmically. In the closed form N_l is not rounded, and c = (N_l + 1/2) B alpha; label
-        noise, random students, 2 delta >= 1 + beta and an N_l outside 1..L are a ``ValueError`` there. Derived here.
+        error has one minimum in N_l, as in all cases tried (not proved); the minimum may be at the ends 1 and L. For
+        2 delta > 1 + beta the noise of the steps has to decay first, N_l is smaller than the closed form, and exponents
+        approach their limit logarithmically. In the closed form N_l is not rounded, and c = (N_l + 1/2) B alpha; label
+        noise, random students, 2 delta >= 1 + beta and an N_l outside 1..L raise a ``ValueError`` there. Derived here.
 
         Parameters
         ----------

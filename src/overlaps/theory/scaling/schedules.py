@@ -1,15 +1,16 @@
-r"""Linear students under a schedule of the learning rate, by an exponential trapezoidal rule.
+r"""Linear students under a schedule of the learning rate, by an exponential trapezoidal quadrature.
 
-In :math:`\theta = \int \eta\,d\alpha` every block relaxes at its own constant rate, and noise of the steps is what
-changes,
+In :math:`\theta = \int \eta\,d\alpha` every block relaxes at its own constant rate, and only the noise of the steps
+depends on the schedule,
 
 .. math:: \frac{dm_l}{d\theta} = -2 s_l m_l + s_l p_l q, \qquad q = \frac{\eta}{B}(2\epsilon + \sigma^2) .
 
-Over a step the decay is exact and q linear in theta; its value at the end solves a linear equation. The rule is of
-second order, extrapolated once.
+Over a step the decay is exact and q linear in theta; its value at the end solves a linear equation. The method is of
+second order, with one extrapolation.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +18,15 @@ from ..._base import Floats, check
 from ..._base.jit import jit
 from ...models.schedule import Schedule
 
-FIRST = 1e-3  # the step beside a knot is this share of the fastest time scale
-PER_DECADE = 200
+
+class StepOptions(NamedTuple):
+    """Tunable numbers of the steps of the integration."""
+
+    first_step: float = 1e-3  # Step beside a knot, as a fraction of the fastest time scale.
+    steps_per_decade: int = 200  # Coarse steps in a decade of the time since a knot; more: smaller errors, more time.
+
+
+STEPS = StepOptions()
 
 
 def scheduled(law, alpha, schedule, N_l) -> Floats:
@@ -34,17 +42,17 @@ def scheduled(law, alpha, schedule, N_l) -> Floats:
 
 
 def _nodes(law, alpha, schedule):
-    """Times of the coarse steps: geometric away from each knot, on both sides, and the times that are asked for."""
+    """Times of the coarse steps: geometric on both sides of each knot, and the times of the result."""
     end = float(np.max(alpha, initial=0.0))
     knots = np.concatenate([[0.0], schedule.knots[(schedule.knots > 0) & (schedule.knots < end)], [end]])
     last = np.isin(end, schedule.knots)
-    short = FIRST / (2 * law.spectrum.s[0] * law.eta)
+    short = STEPS.first_step / (2 * law.spectrum.s[0] * law.eta)
     nodes = [np.ravel(alpha), knots]
     for i, (begin, stop) in enumerate(zip(knots[:-1], knots[1:], strict=True)):
         both = i < len(knots) - 2 or last
         length = (stop - begin) / (2 if both else 1)
         if length > short:
-            away = np.geomspace(short, length, int(np.ceil(PER_DECADE * np.log10(length / short))) + 1)
+            away = np.geomspace(short, length, int(np.ceil(STEPS.steps_per_decade * np.log10(length / short))) + 1)
             nodes += [begin + away[:-1], stop - away] if both else [begin + away[:-1]]
     return np.unique(np.concatenate(nodes))
 

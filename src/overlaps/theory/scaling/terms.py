@@ -5,7 +5,7 @@ They follow from the renewal equation of the error, eps = eps_0 + k * eps, with 
 .. math:: k(\alpha) = \frac{\eta^2}{B} \sum_{l \le N_l} p_l s_l^2 e^{-2\eta s_l\alpha} \sim \alpha^{-(1+b)} , \qquad
    \int_0^\infty k = \hat k = \frac{\eta}{2B} \sum_{l \le N_l} p_l s_l , \qquad P = \frac{1}{1-\hat k} .
 
-The kernel decays fast enough to have a mass, so that slow parts of eps_0 are multiplied by P. Balancing bias and floor
+The integral of the kernel is finite, so that slow terms of eps_0 are multiplied by P. Balancing bias and floor
 gives the compute-optimal number of features for c = N_l B alpha operations.
 """
 
@@ -18,12 +18,14 @@ from scipy.special import gamma, gammaincc, rgamma, zeta
 
 from ..._base import check
 
-GOLDEN = (5**0.5 - 1) / 2
-POLE = 0.02  # sources closer to 1/2 are interpolated: two contributions have poles there that cancel
+GOLDEN_RATIO = (5**0.5 - 1) / 2
+# Sources closer to 1/2 are interpolated, because two contributions have poles there that cancel. Smaller: rounding of
+# the poles; larger: error of the interpolation.
+POLE_DISTANCE = 0.02
 
 
 class Terms(NamedTuple):
-    """Parts of the error for many eigenvalues; made by :func:`overlaps.theory.scaling.Law.terms`.
+    """Terms of the error for many eigenvalues; made by :func:`overlaps.theory.scaling.Law.terms`.
 
     Attributes
     ----------
@@ -32,7 +34,7 @@ class Terms(NamedTuple):
     floor : ndarray
         Frozen modes; constant in time.
     sgd : ndarray
-        Share of the noise of the steps beyond the amplitude of bias and floor; may be negative.
+        Noise of the steps beyond the amplitude of bias and floor; may be negative.
     noise : ndarray
         Label noise.
     """
@@ -54,7 +56,7 @@ def four_terms(law, alpha, N_l):
     u, P = law.spectrum.s[0] / law.L, law.amplitude(N_l)
     z, end = 2 * law.eta * law.spectrum.s[0] * alpha, N_l + 0.5
     x = z * end**-a
-    mass = 1 - 1 / P  # of the kernel
+    mass = 1 - 1 / P  # integral of the kernel
     kernel = law.eta**2 / B * u**2 * law.L * z ** -(1 + b) * upper(1 + b, x) / a
     tail0 = law.eta / (2 * B) * u * z**-b / a
     tail = tail0 * upper(b, x)
@@ -63,9 +65,10 @@ def four_terms(law, alpha, N_l):
         rate = law.beta + 2 * source
         e0 = 0.5 * u * n * z ** -(rate / a) * upper(rate / a, x) / a
         F0 = 0.5 * u * n * (end**-rate - (law.L + 0.5) ** -rate) / rate
-        side = (source - 0.5) / POLE
-        if abs(side) < 1:  # linear in the source between both sides
-            early = sum((1 + i * side) / 2 * _early(law, 0.5 + i * POLE, n, z, kernel, tail0) for i in (-1, 1))
+        offset = (source - 0.5) / POLE_DISTANCE
+        if abs(offset) < 1:  # linear interpolation in the source
+            ends = ((i, _early(law, 0.5 + i * POLE_DISTANCE, n, z, kernel, tail0)) for i in (-1, 1))
+            early = sum((1 + i * offset) / 2 * value for i, value in ends)
         else:
             early = _early(law, source, n, z, kernel, tail0)
         flow, frozen = flow + e0, frozen + F0
@@ -75,9 +78,9 @@ def four_terms(law, alpha, N_l):
 
 
 def _early(law, source, n, z, kernel, tail0):
-    """Kernel after the regularised integral of gradient flow, and the convolution of the two power laws.
+    """Kernel times the regularised integral of gradient flow, plus the convolution of the two power laws.
 
-    From g = 1 + b on the convolution is smaller than what is neglected, and its next pole, at g = 2, has no partner.
+    From g = 1 + b on the convolution is smaller than the neglected terms, and its next pole, at g = 2, does not cancel.
     """
     a, b = 1 + law.beta, law.beta / (1 + law.beta)
     g = (law.beta + 2 * source) / a
@@ -110,7 +113,7 @@ class Frontier(NamedTuple):
 
 
 def best_eta(exponent: float, batch_size: int = 1) -> float:
-    r"""Learning rate that makes the error least at a given time, where the error falls as (eta alpha)^-exponent.
+    r"""Learning rate that minimises the error at a given time, where the error falls as (eta alpha)^-exponent.
 
     .. math:: \epsilon \sim \frac{\eta^{-g}}{2 - \eta/B} \quad\Rightarrow\quad \eta^* = \frac{2 B g}{1 + g}
 
@@ -120,7 +123,7 @@ def best_eta(exponent: float, batch_size: int = 1) -> float:
     Parameters
     ----------
     exponent : float
-        That of the bias in time, ``law.exponents.time``; on the compute-optimal frontier ``law.exponents.compute``.
+        Exponent of the bias in time, ``law.exponents.time``; on the compute-optimal frontier ``law.exponents.compute``.
     batch_size : int
         Samples in one step.
 
@@ -144,7 +147,7 @@ def end_of_learning(beta, g):
 
 
 def closed_frontier(law, compute):
-    """The optimum of bias and floor, both in their common window."""
+    """The Frontier of bias and floor in their common window."""
     rates = law.exponents
     if law.noise > 0 or law.student_scale > 0 or rates.time >= rates.kernel:
         raise ValueError(
@@ -158,7 +161,7 @@ def closed_frontier(law, compute):
     N_l = N - 0.5
     if np.any(N_l < 1) or np.any(N_l > law.L):
         raise ValueError(
-            f"compute = {check.shown(compute.tolist())} asks for N_l = {N_l.min():.4g} to {N_l.max():.4g}; expected "
+            f"compute = {check.shown(compute.tolist())} needs N_l = {N_l.min():.4g} to {N_l.max():.4g}; expected "
             f"numbers of features from 1 to L = {law.L}. Try exact=True, which stops at the ends."
         )
     f = x ** (-g * rates.width) * upper(g, x) / (1 + law.beta) + x ** (gamma * rates.width) / gamma
@@ -182,8 +185,8 @@ def _best(law, compute):
 
     low, high = 1, law.L
     while high - low > 3:
-        left = min(max(round(high * (low / high) ** GOLDEN), low + 1), high - 2)
-        right = max(min(round(low * (high / low) ** GOLDEN), high - 1), left + 1)
+        left = min(max(round(high * (low / high) ** GOLDEN_RATIO), low + 1), high - 2)
+        right = max(min(round(low * (high / low) ** GOLDEN_RATIO), high - 1), left + 1)
         if error(left) < error(right):
             high = right
         else:
