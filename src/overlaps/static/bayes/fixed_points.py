@@ -21,8 +21,8 @@ class FixedPointOptions(NamedTuple):
 
     # Relative distance in s from a transition to the points evaluated on both of its sides; a few roundings.
     side_rtol: float = 1e-14
-    # Points of the scan between the least and the largest solution, besides the transitions. With half as many, pairs
-    # of close solutions between transitions may be missed.
+    # Points of the scan between the least and the largest solution, besides the transitions. With fewer points, close
+    # pairs of solutions between transitions may be missed.
     scan_points: int = 400
     # Transitions in a scan. If there are more, some are left out, and the scan is repeated near the best solution.
     max_transitions: int = 2_000
@@ -154,14 +154,14 @@ class FixedPoints:
 
     def _ends(self, nu):
         """Least and largest solution below ``far``, or bounds on them; one if they are equal, none if there is none."""
-        low, settled = self._climb(nu, nu / (self.Delta + self.channel.total))
+        low, converged = self._climb(nu, nu / (self.Delta + self.channel.total))
         if low is None:
             return []
         if low == 0:  # by underflow
             return [low]
         above = self._above(nu, low)
-        high, settled_above = (above, False) if self.nu(above) <= nu else self._climb(nu, above)
-        if settled and settled_above and high <= low * (1 + 10 * BRANCHES.same_rtol):
+        high, above_converged = (above, False) if self.nu(above) <= nu else self._climb(nu, above)
+        if converged and above_converged and high <= low * (1 + 10 * BRANCHES.same_rtol):
             return [self._polish(nu, low)]
         return sorted({low, high})
 
