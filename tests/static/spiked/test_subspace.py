@@ -121,7 +121,7 @@ def test_splines_where_points_are_many(monkeypatch):
 
     model = two()
     table = model.coefficients
-    k, weight = table.source.rule(table.step)
+    k, weight = table.source.quadrature(table.step)
     monkeypatch.setattr(directions, "DIRECTIONS", directions.DIRECTIONS._replace(spline_points=2000))
     coarse = table.source.of_neurons(np.tanh, k, table.step)
     # cells of 0.02: 1e-2 (2e-2)^4

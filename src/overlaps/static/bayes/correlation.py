@@ -119,8 +119,8 @@ def correlation_of(activation, *, remove=None, allow_degree2=False):
     Raises
     ------
     ValueError
-        Nothing of degree 3 or more, a component of degree 2 that was not asked for, negative coefficients, or a Hermite
-        series that does not converge.
+        Nothing of degree 3 or more, a component of degree 2 without ``allow_degree2``, negative coefficients, or a
+        Hermite series that does not converge.
 
     Examples
     --------
@@ -173,22 +173,22 @@ def _degree2(activation, c2):
 def _too_low(activation):
     return ValueError(
         f"activation = {activation!r} has no component of degree 3 or more; expected one, because lower degrees do not "
-        f"tell features apart. Try ov.tanh, ov.relu or {{3: 1.0}}." + check.see("bayes", "Equations")
+        f"distinguish features. Try ov.tanh, ov.relu or {{3: 1.0}}." + check.see("bayes", "Equations")
     )
 
 
 def _from_dict(coefficients):
     try:
-        known = {check.count("l", l, 0): check.number("c_l", x, least=0) for l, x in coefficients.items()}
+        given = {check.count("l", l, 0): check.number("c_l", x, least=0) for l, x in coefficients.items()}
     except ValueError:
-        known = {HERMITE.max_given_degree + 1: 0.0}
-    if max(known, default=0) > HERMITE.max_given_degree:
+        given = {HERMITE.max_given_degree + 1: 0.0}
+    if max(given, default=0) > HERMITE.max_given_degree:
         raise ValueError(
             f"activation = {coefficients!r}; expected {{l: c_l}} with degrees l from 0 to {HERMITE.max_given_degree} "
             "and finite c_l >= 0. c_l is the square of the coefficient of He_l / sqrt(l!) in the activation."
         )
-    c = np.zeros(max(known, default=0) + 1)
-    c[list(known)] = list(known.values())
+    c = np.zeros(max(given, default=0) + 1)
+    c[list(given)] = list(given.values())
     return c
 
 

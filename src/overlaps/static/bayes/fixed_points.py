@@ -223,8 +223,8 @@ class FixedPoints:
                 self._largest(nu, roots),
                 (high / low) ** (4 / FIXED_POINTS.max_transitions),
             )  # several left-out transitions wide
-            near = self._scan(max(best / width, low), min(best * width, high))
-            roots = merge(roots, self._crossings(nu, *near[:2]))
+            local_scan = self._scan(max(best / width, low), min(best * width, high))
+            roots = merge(roots, self._crossings(nu, *local_scan[:2]))
         # If the scan fails to find any, return the better end; its residual then shows the failure.
         return self._with_last(nu, roots or [min((low, high), key=lambda s: abs(self.nu(s) - nu))])
 

@@ -1,4 +1,4 @@
-"""The exact law of a label given what is known of the features: Fisher information and entropy power."""
+"""The exact law of a label given the known parts of the fields: Fisher information and entropy power."""
 
 import itertools
 import math
@@ -53,7 +53,7 @@ class Information(NamedTuple):
     power, power_err : float
         Entropy power e^(2H) / (2 pi e) of a label, which the Gaussian channel replaces by Delta + eps.
     cross : float
-        Largest ``|G_ij| / sqrt(G_ii G_jj)`` of the information matrix: what diagonal overlaps leave out.
+        Largest ``|G_ij| / sqrt(G_ii G_jj)`` of the information matrix, neglected by diagonal overlaps.
     """
 
     h: np.ndarray

@@ -55,7 +55,7 @@ class PosteriorSample(Immutable):
     converged : bool
         Whether every run has R-hat <= 1.1 and an effective size of at least 50.
     success, message : bool, str
-        Whether all draws were made, and a sentence.
+        Whether all draws were made, and their number or the reason.
     """
 
     d: int
@@ -250,8 +250,8 @@ class Problem:
 class Chain:
     """One chain: its state W with potential and gradient, and its step size."""
 
-    def __init__(self, problem, start, rng):
-        self.problem, self.rng, self.log_step = problem, rng, math.log(HMC.initial_step)
+    def __init__(self, problem, start, rng, options=HMC):
+        self.problem, self.rng, self.options, self.log_step = problem, rng, options, math.log(options.initial_step)
         self.W = rng.normal(size=problem.features.shape)
         if start == "teacher":
             # directions of the teacher, lengths of the prior, because the data do not depend on lengths
@@ -273,7 +273,7 @@ class Chain:
             self.W, self.U, self.slope, self.squares = W, U, slope, squares
         if time is not None:
             # Robbins-Monro: the acceptance converges to its target during the warm-up; the step is constant afterwards
-            self.log_step += 1.5 * (chance - HMC.target_acceptance) / (time + 3) ** 0.6
+            self.log_step += 1.5 * (chance - self.options.target_acceptance) / (time + 3) ** 0.6
         return accept
 
 

@@ -158,7 +158,7 @@ class PowerLawLimit(Limit):
         return ScalingLaw(float(k_c ** (1 - 2 * self.beta) / total * self._mass()), float(k_c))
 
     def refined(self, nu: ArrayLike, *, k: int) -> Any:
-        r"""The same at finite k and with eps kept beside Delta, in both phases and for every beta.
+        r"""The same at finite k and without neglecting eps against Delta, in both phases and for every beta.
 
         .. math::
             k_c^{2\beta} = \frac{\nu}{\lambda_\sigma z_k (\Delta + \epsilon)}, \qquad

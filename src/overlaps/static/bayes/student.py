@@ -24,8 +24,8 @@ class StudentRun(Immutable):
     n, d, width : int
         Samples, input dimension, features of the student.
     steps, eps : ndarray, shape (r,)
-        Steps of Adam and the error E[(yhat - y)^2] on noiseless labels there, in closed form; the first record is the
-        start. The last error is the result.
+        Steps of Adam and the error E[(yhat - y)^2] on noiseless labels there, in closed form, from the start to the
+        result.
     U, a : ndarray, shape (width, d), (width,)
         Features (unit vectors) and readouts of the student.
     overlap : ndarray, shape (k,)
@@ -42,8 +42,8 @@ class StudentRun(Immutable):
     overlap: np.ndarray
 
     def __repr__(self):
-        known = int(np.sum(self.overlap > 0.71))  # above sqrt(1/2): a unit of the student finds at most one feature
-        return f"StudentRun(d={self.d}, n={self.n}, width={self.width}, eps={self.eps[-1]:.4g}, {known} features found)"
+        found = int(np.sum(self.overlap > 0.71))  # above sqrt(1/2): a unit of the student finds at most one feature
+        return f"StudentRun(d={self.d}, n={self.n}, width={self.width}, eps={self.eps[-1]:.4g}, {found} features found)"
 
 
 def train_student(

@@ -188,8 +188,8 @@ class SubcriticalPowerLaw(Limit):
         while branch < len(self._rising) - 1:
             candidates = [(self._exchange(branch, j), j) for j in range(branch + 1, len(self._rising))]
             # default: the two branches overlap by less than rounding
-            nearest = self.phase(self._rising[branch + 1][0]).alpha, branch + 1
-            alpha, following = min((x for x in candidates if x[0] is not None), key=lambda x: x[0], default=nearest)
+            default = self.phase(self._rising[branch + 1][0]).alpha, branch + 1
+            alpha, following = min((x for x in candidates if x[0] is not None), key=lambda x: x[0], default=default)
             exchanges.append((self._root(alpha, *self._rising[branch]), self._root(alpha, *self._rising[following])))
             branch = following
         return tuple(exchanges)

@@ -32,7 +32,7 @@ class Teacher(Immutable):
 
     @cached_property
     def feature(self):
-        """The scalar problem of one feature; shared by all teachers with this activation."""
+        """The scalar problem of one feature; computed once for all teachers with this activation."""
         return channel_of(correlation_of(self.activation, remove=self.remove, allow_degree2=self.allow_degree2))
 
     @property
@@ -228,7 +228,7 @@ class HierarchicalTeacher(Teacher):
             Which of several solutions: that of largest potential, of largest error (each feature at its own best, as
             few known as possible; no algorithm), or of smallest error.
         overlaps : {"diagonal", "matrix"}
-            Exact channel of two features: "matrix" keeps the overlaps between different features, which odd
+            Exact channel of two features: "matrix" includes the overlaps between different features, which odd
             activations have, and finds Q with Q (1 - Q)^-1 = nu G(Q), eps to about 1e-4, in some seconds.
         samples : int
             Exact channel with k >= 3: samples of the known parts of the other features in each of four replicas; the

@@ -241,19 +241,19 @@ def gauss_letters(law, count):
     weight = np.ravel(np.diff(ends)[:, None] * weight) * law.pdf(t)
     if not abs(weight.sum() - 1) < BLOCKS.mass_tol:
         raise ValueError(
-            f"readout = {check.shown(law)} has a density that a rule of {t.size} points cannot integrate: its mass is "
-            f"{weight.sum():.6g}; expected a bounded density without heavy tails."
+            f"readout = {check.shown(law)} has a density that a quadrature of {t.size} points cannot integrate: its "
+            f"mass is {weight.sum():.6g}; expected a bounded density without heavy tails."
         )
     square = weight @ (t * t)
     x = t * t / (square + t * t)
     basis, a, b = np.sqrt(weight / weight.sum())[:, None], [], []
     for _ in range(count):  # Lanczos
-        moved = x * basis[:, -1]
-        a.append(moved @ basis[:, -1])
+        vector = x * basis[:, -1]
+        a.append(vector @ basis[:, -1])
         for _ in range(2):
-            moved = moved - basis @ (basis.T @ moved)
-        b.append(np.linalg.norm(moved))
-        basis = np.column_stack([basis, moved / b[-1]])
+            vector = vector - basis @ (basis.T @ vector)
+        b.append(np.linalg.norm(vector))
+        basis = np.column_stack([basis, vector / b[-1]])
     nodes, vectors = eigh_tridiagonal(a, b[:-1])
     return np.sqrt(square * nodes / (1 - nodes)), vectors[0] ** 2
 

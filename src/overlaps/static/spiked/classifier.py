@@ -156,29 +156,29 @@ class Conditions:
         return dict(zip(CLASSIFIER_ERRORS, errors, strict=True)) | solving.order_parameters(model, fit)
 
 
-def solve_from(problem, x):
+def solve_from(problem, x, options=CLASSIFIER):
     """A solution found from x, its largest residual, and the number of evaluations of the equations.
 
     Damped iteration approached the solution from all starts that were tried; Powell's method then converges.
     """
-    damping, count, size = CLASSIFIER.damping, 0, math.inf
-    for _ in range(CLASSIFIER.rounds):
-        for _ in range(CLASSIFIER.iterations):
+    damping, count, size = options.damping, 0, math.inf
+    for _ in range(options.rounds):
+        for _ in range(options.iterations):
             F, count = problem(x), count + 1
             size = float(np.max(np.abs(F)))
             if not math.isfinite(size):
                 return x, math.nan, count
             step = damping * F
-            x = x - step * min(1.0, CLASSIFIER.max_step / max(np.max(np.abs(step)), 1e-300))
-            if size < CLASSIFIER.powell_residual:
+            x = x - step * min(1.0, options.max_step / max(np.max(np.abs(step)), 1e-300))
+            if size < options.powell_residual:
                 break
-        if size < CLASSIFIER.max_powell_residual:
+        if size < options.max_powell_residual:
             end = root(problem, x, options={"xtol": 1e-13, "maxfev": 80})
             count += end.nfev
             size = float(np.max(np.abs(end.fun)))
-            if size < CLASSIFIER.residual_tol:
+            if size < options.residual_tol:
                 return end.x, size, count
-        damping *= CLASSIFIER.damping_ratio
+        damping *= options.damping_ratio
     return x, size, count
 
 

@@ -67,7 +67,7 @@ class Coefficients(Immutable):
 
     def refined(self, times):
         """The same functions on a finer grid over k: the step is reduced ``times`` times."""
-        return self.source.table(*self.source.rule(self.step * QUADRATURE.step_ratio**times), self.step)
+        return self.source.table(*self.source.quadrature(self.step * QUADRATURE.step_ratio**times), self.step)
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,13 @@ class OneSpike:
                 "below about 100. Try a smaller learning rate, or more samples of the step (alpha0)."
             )
 
-    def rule(self, step) -> tuple[Any, Any]:
+    def quadrature(self, step) -> tuple[Any, Any]:
         """Points k and weights."""
         dk = self.spacing * step
         width = self.rho / abs(self.gamma) if self.gamma else math.inf
         if not self.breakpoints or width >= 2 * dk:
             return trapezoid(dk)
-        count = math.ceil(2 * RANGE / (10 * dk))  # panels of 10 steps, those in z of 20
+        count = math.ceil(2 * RANGE / (10 * dk))  # a panel has the width of 10 steps
         edges = [np.linspace(-RANGE, RANGE, count + 1)]
         for point in np.array(self.breakpoints) / self.gamma:
             steps = max(math.ceil(-math.log2(width) / 2), 0) if width > TABLES.min_jump_width else -1
@@ -195,10 +195,10 @@ def conditional(student, target, r, c, gamma, breakpoints=(), student_breakpoint
     check_growth("target", target, 1.0)
     offset, scale = max(map(abs, offsets)), math.sqrt(max(x * x + y for x, y in zip(spikes, variances, strict=True)))
     check_growth("student", lambda x: student(x + offset), scale)
-    coarse, step = spike.table(*spike.rule(1.0), 1.0), 1.0
+    coarse, step = spike.table(*spike.quadrature(1.0), 1.0), 1.0
     for _ in range(QUADRATURE.max_refinements):
         step *= QUADRATURE.step_ratio
-        fine = spike.table(*spike.rule(step), step)
+        fine = spike.table(*spike.quadrature(step), step)
         errors = discrepancies(spike, coarse, fine)
         if max(errors.values()) <= QUADRATURE.tol:
             return fine

@@ -62,7 +62,7 @@ class SeveralSpikes(NamedTuple):
         independent = values > 1e-13
         return vectors[:, independent] * np.sqrt(values[independent])
 
-    def rule(self, step) -> tuple[Any, Any]:
+    def quadrature(self, step) -> tuple[Any, Any]:
         """Points k (n, rank) and weights."""
         k, weight = trapezoid(DIRECTIONS.step * step)
         return product_quadrature(k, weight, self.r.shape[1])
@@ -116,7 +116,7 @@ class SeveralSpikes(NamedTuple):
         """A table whose integrals agree with a coarser table's to 1e-8."""
         before, step = None, 1.0
         for _ in range(QUADRATURE.max_refinements + 2):
-            table = self.table(*self.rule(step), step)
+            table = self.table(*self.quadrature(step), step)
             of_student = np.concatenate([table.mu0, table.u, table.mu2_squared, table.mu1])
             functions = np.concatenate([of_student, table.h[None], table.h1, table.hh[None]]) * np.sqrt(table.weight)
             gram, size = functions @ functions.T, len(of_student)

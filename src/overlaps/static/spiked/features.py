@@ -227,7 +227,7 @@ class SpikedRandomFeatures(solving.Solvable):
         else:
             t, rho = blocks.letters((1.0,) if readout is None else readout, fractions)
         r, c = t * step.r, 1 + t**2 * (step.c - 1)
-        if step.r == 0 and step.c == 1:  # no step: all letters leave the same features
+        if step.r == 0 and step.c == 1:  # no step: all letters have the same features
             r, c = r[:1], c[:1]
         if r.size == 1:
             r, c, rho = float(r[0]), float(c[0]), None

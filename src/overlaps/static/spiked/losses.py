@@ -25,7 +25,7 @@ class LossOptions(NamedTuple):
     label_points: int = 4000
 
 
-LOSS = LossOptions()
+LOSS_OPTIONS = LossOptions()
 
 
 class Loss(NamedTuple):
@@ -51,7 +51,7 @@ def _logistic(m0, V):
     m0, V = np.broadcast_arrays(m0, V)
     low, high = m0, m0 + V
     m = np.clip(0.0, low, high)
-    for _ in range(LOSS.max_iterations):
+    for _ in range(LOSS_OPTIONS.max_iterations):
         force = expit(-m)
         gap = m - m0 - V * force
         low, high = np.where(gap < 0, m, low), np.where(gap > 0, m, high)
@@ -96,7 +96,7 @@ class SignLabels:
     def __init__(self, target, breakpoints=()):
         f = function_of(target, "target")
         sides = np.array([x + s * 1e-9 for x in kinks_of(target, breakpoints, "breakpoints") for s in (-1, 1)])
-        end, sizes = LOSS.label_range, (LOSS.label_points, 3 * LOSS.label_points)
+        end, sizes = LOSS_OPTIONS.label_range, (LOSS_OPTIONS.label_points, 3 * LOSS_OPTIONS.label_points)
         grids = [np.sort(np.append(np.linspace(-end, end, n) + 1e-3 * math.pi, sides)) for n in sizes]
         changes = [np.flatnonzero(np.diff(np.asarray(f(x), dtype=float) > 0)) for x in grids]
         if len(changes[0]) != len(changes[1]):

@@ -52,7 +52,7 @@ class OneStep(Immutable):
 def one_step(
     student, target, *, eta_tilde, alpha0, beta, scaling="d", noise=0.0, breakpoints=(), student_breakpoints=()
 ):
-    r"""Parameters (r, c, gamma) of the spiked random features that one gradient step leaves behind.
+    r"""Parameters (r, c, gamma) of the spiked random features after one gradient step.
 
     .. math::
         A = \sqrt{h_1^{*2} + h_2^*/\alpha_0}, \qquad r = \tau h_1 A, \qquad \gamma = h_1^*/A, \qquad

@@ -44,7 +44,7 @@ class Response(NamedTuple):
     """Response of the rows at one Vh: v and its derivative, and T with its derivative in each direction."""
 
     v: np.ndarray  # packed (V1, V2)
-    D: np.ndarray  # dv / dVh, packed; a direction off the diagonal moves both entries
+    D: np.ndarray  # dv / dVh, packed; a direction off the diagonal changes both entries
     T: np.ndarray  # theta = T thh: (B, B), or (theta, psi) = T (thh, psih) if the rows correlate the two
     dT: np.ndarray  # (directions, *T.shape)
 

@@ -44,7 +44,7 @@ class OneStepRuns(Immutable):
     srf : OneStepRuns or None
         The model with the measured spike and c on the same initial rows and data (``paired=True``).
     success, message : bool, str
-        Whether all draws were finished, and a sentence.
+        Whether all draws were finished, and their number or the reason.
     """
 
     d: int

@@ -64,7 +64,7 @@ class FeatureSpectrum(Immutable):
         Ends of the intervals of the bulk; the last is infinite if the features given k grow without bound in k, as
         those of polynomial students do.
     top : float
-        End of the grid: the upper edge, or the largest eigenvalue due to samples with ``|k| < 7``.
+        End of the grid: the upper edge, or that of the bulk of samples with ``|k| < 7``.
     atom : float
         Weight of the eigenvalue zero, max(0, 1 - n/p).
     mass : float
