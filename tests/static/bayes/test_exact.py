@@ -10,7 +10,7 @@ from scipy import stats
 
 from overlaps.static import HierarchicalTeacher
 from overlaps.static.bayes.exact import ExactPoints, standard_error
-from overlaps.static.bayes.labels import INTEGRATED, LabelLaw, waves
+from overlaps.static.bayes.labels import LABELS, LabelLaw, waves
 from overlaps.static.bayes.solutions import BayesSolution
 
 HE3 = {3: 1.0}
@@ -100,7 +100,7 @@ def test_information_about_a_feature_that_is_hardly_known():
     v, q = np.array([0.8, 0.45, 0.33, 0.25]), np.array([0.78, 0.0045, 5e-4, 1e-4])
     one, two = (
         LabelLaw(equal(1).g, v, np.arange(4), 30.0, np.full(4, 0.5), 4, np.random.default_rng(1), grids)
-        for grids in (None, INTEGRATED._replace(known=6.0, step=0.25))
+        for grids in (None, LABELS.integrated._replace(known=6.0, step=0.25))
     )
     assert np.array_equal(one.given, two.given)
     np.testing.assert_allclose(one.information(q, 0), two.information(q, 0), rtol=1e-4)
@@ -195,7 +195,7 @@ def test_iterates_of_slow_maps_are_accelerated():
     """
     end, contraction = np.array([0.3, 1.2, 2.0]), np.array([0.5, 0.9, 0.99])
     image = lambda nu, x, replica: end + contraction * (x - end)  # noqa: E731
-    x, size = ExactPoints._settle(SimpleNamespace(_image=image, _within=lambda nu, x: x), 1.0, np.ones(3), 0)
+    x, size = ExactPoints._iterate(SimpleNamespace(_image=image, _within=lambda nu, x: x), 1.0, np.ones(3), 0)
     assert size < 1e-9
     # an iterate 1e-9 from its image is 1e-9 / (1 - 0.99) from the solution
     np.testing.assert_allclose(x, end, rtol=0, atol=1e-7)
@@ -276,7 +276,7 @@ def test_errors_of_few_replicas_are_those_of_student(rng):
 def test_potential_of_two_equal_readouts_counts_both(rng, monkeypatch):
     """Phi = 2 (q + ln(1 - q)) - nu ln(power), here at overlaps that solve nothing."""
     points, x = ExactPoints(equal(2), [0.5, 0.5], 2, rng), np.array([0.7])
-    monkeypatch.setattr(points, "_settle", lambda nu, start, replica: (start, 0.0))
+    monkeypatch.setattr(points, "_iterate", lambda nu, start, replica: (start, 0.0))
     found = points._describe(0.4, x)
     assert found.phi + 0.4 * np.log(found.power) == pytest.approx(2 * (1 - np.exp(-0.7) - 0.7), rel=1e-12)
 

@@ -51,7 +51,7 @@ def test_information_is_the_slope_of_the_entropy():
 def test_the_least_and_the_greatest_solution_differ_however_little(apart, solutions):
     ends = np.array([0.3, 0.02, 0.7]), np.array([0.3 + apart, 0.02, 0.7])
     pair = SimpleNamespace(
-        _settle=lambda nu, x, replica: (ends[int(np.any(x))], 0.0),
+        _iterate=lambda nu, x, replica: (ends[int(np.any(x))], 0.0),
         _top=lambda nu: np.array([0.9, 0.8, 0.0]),
         _solution=lambda nu, x, residual: x[0],
     )

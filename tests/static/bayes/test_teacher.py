@@ -15,6 +15,7 @@ import overlaps as ov
 from overlaps.static import HierarchicalTeacher
 from overlaps.static.bayes.channel import Channel
 from overlaps.static.bayes.correlation import correlation_of
+from overlaps.static.bayes.fixed_points import FIXED_POINTS
 
 HE3 = {3: 1.0}
 SERIES = {
@@ -220,7 +221,7 @@ def test_relu_kernel_against_40_digits():
             def exact(x):  # a quarter of relu, with its degree 2
                 return (x * mpmath.asin(x) + mpmath.sqrt(1 - x * x) - 1) / (8 * mpmath.pi)
 
-            found = correlation(g.kind, g.rows, t)
+            found = correlation(g.kind, g.series, t)
             expected = [*(mpmath.diff(exact, q, n, h=mpmath.mpf(10) ** -16) for n in range(3)), exact(1) - exact(q)]
             assert np.allclose(found, np.array(expected, dtype=float), rtol=1e-9, atol=0)
             assert abs(found[3] / expected[3] - 1) < 1e-12  # the gap feeds eps and is exact to rounding
@@ -438,8 +439,8 @@ def test_thinned_transitions_are_looked_at_again(monkeypatch):
     here, data = teacher(0.4, 400, 0.05), [514.5, 514.86, 517.81, 519.0]
     full = [here.solve(nu=nu) for nu in data]
     assert all(len(x.solutions) > 1 for x in full)
-    monkeypatch.setattr("overlaps.static.bayes.fixed_points.TRANSITIONS", 20)
-    monkeypatch.setattr("overlaps.static.bayes.fixed_points.POINTS", 20)
+    few = FIXED_POINTS._replace(max_transitions=20, scan_points=20)
+    monkeypatch.setattr("overlaps.static.bayes.fixed_points.FIXED_POINTS", few)
     thin = [here.solve(nu=nu) for nu in data]
     assert [x.k_c for x in thin] == [x.k_c for x in full]
     assert np.allclose([x.eps for x in thin], [x.eps for x in full], rtol=1e-12)
@@ -567,13 +568,13 @@ def test_note_where_the_channel_is_not_gaussian(k):
     """Equal readouts, nu = 3 k, Delta = 1/2: the error of the Gaussian channel is 3.5/k, and the note says when."""
     found = HierarchicalTeacher(v2=np.full(k, 1 / k), noise=0.5**0.5, activation=HE3).solve(nu=3.0 * k)
     assert abs(EXACT[k] / found.eps - 1) > 0.03
-    assert found.note.startswith(f"About {k} features carry eps, which is 33% of Delta + eps: ")
+    assert found.note.startswith(f"About {k} features contribute to eps, which is 33% of Delta + eps: ")
 
 
 def test_no_note_where_it_is():
     assert HierarchicalTeacher(v2=np.full(200, 1 / 200), noise=0.5**0.5, activation=HE3).solve(nu=600).note == ""
     assert teacher(1.0, 1, 60.0).solve(nu=180).note == ""  # agrees with sampling: the noise hides the feature
-    assert teacher(1.0, 20, 0.3).solve(nu=30).note.startswith("About 13.1 features carry eps, which is 35%")
+    assert teacher(1.0, 20, 0.3).solve(nu=30).note.startswith("About 13.1 features contribute to eps, which is 35%")
     assert teacher(1.0, 20, 0.0).solve(nu=21).note == "" != teacher(1.0, 20, 0.0).solve(nu=15).note
 
 

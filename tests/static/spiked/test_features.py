@@ -17,7 +17,7 @@ from scipy.stats import norm
 import overlaps as ov
 from overlaps.static import SpikedRandomFeatures
 from overlaps.static.spiked import ridge as _ridge
-from overlaps.static.spiked.averages import hermite_moments
+from overlaps.static.spiked.averages import QUADRATURE, hermite_moments
 from overlaps.static.spiked.conditional import conditional
 from overlaps.static.spiked.one_step import one_step, student_moments
 
@@ -205,7 +205,7 @@ def test_steep_functions_are_resolved():
 @pytest.mark.parametrize("target", [np.sin, np.sign])
 def test_large_tables_are_made_in_pieces(monkeypatch, target):
     whole = model(target=target, r=3.0, c=5.0).solve(alpha=1.3, lam=0.05)
-    monkeypatch.setattr("overlaps.static.spiked.averages.CHUNK", 1000)
+    monkeypatch.setattr("overlaps.static.spiked.averages.QUADRATURE", QUADRATURE._replace(chunk=1000))
     pieces = model(target=target, r=3.0, c=5.0).solve(alpha=1.3, lam=0.05)
     assert pieces.mse == pytest.approx(whole.mse, rel=1e-12) and pieces.theta == pytest.approx(whole.theta, rel=1e-9)
 
@@ -672,7 +672,7 @@ def test_records():
         ({"c": 0.0}, "c = "),
         ({"c": -1.0}, "c = "),
         ({"r": math.inf}, "r = "),
-        ({"r": 1e5}, "a table takes"),
+        ({"r": 1e5}, "a table needs"),
         ({"noise": -0.1}, "noise"),
         ({"fractions": (1.0,)}, "fractions"),
         ({"rows": "gaussian"}, "rows"),

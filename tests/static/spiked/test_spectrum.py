@@ -238,7 +238,7 @@ def test_orthonormal_rows_have_a_spectrum_of_their_own(r, c, alpha, beta):
 def test_large_spikes_are_resolved(monkeypatch):
     """The rule over k follows the spike: a finer one changes nothing."""
     spectrum = features(7.0, 1.1, 0.8).spectrum(alpha=1.5, points=50)
-    monkeypatch.setattr("overlaps.static.spiked.spectrum.FINER", 0.2)
+    monkeypatch.setattr(spectra, "SPECTRUM", spectra.SPECTRUM._replace(relative_step=0.2))
     finer = features(7.0, 1.1, 0.8).spectrum(alpha=1.5, points=50)
     # samples of rare k, whose features are nearly equal, are few: they move the edge by 1e-4
     assert_allclose(spectrum.top, finer.top, rtol=5e-4)
@@ -257,7 +257,7 @@ def test_polynomial_students_have_no_upper_edge(monkeypatch):
     assert_allclose(spectrum.cdf_at(quantiles), [0.2, 0.5, 0.8, 0.95], atol=0.02)  # one draw
     assert spectrum.cdf_at(1e9) == pytest.approx(1, abs=1e-3)
     # what is cut off does not matter: without the inner samples' tail nothing inside changes
-    monkeypatch.setattr("overlaps.static.spiked.spectrum.TAIL", 6.0)
+    monkeypatch.setattr(spectra, "SPECTRUM", spectra.SPECTRUM._replace(max_k=6.0))
     assert_allclose(model.spectrum(alpha=1.5, points=100).cdf_at(quantiles), spectrum.cdf_at(quantiles), atol=1e-3)
 
 

@@ -121,8 +121,8 @@ def test_splines_where_points_are_many(monkeypatch):
 
     model = two()
     table = model.coefficients
-    k, weight = table.source.rule(table.step)
-    monkeypatch.setattr(directions, "GRID", 2000)
+    k, weight = table.source.quadrature(table.step)
+    monkeypatch.setattr(directions, "DIRECTIONS", directions.DIRECTIONS._replace(spline_points=2000))
     coarse = table.source.of_neurons(np.tanh, k, table.step)
     # cells of 0.02: 1e-2 (2e-2)^4
     assert_allclose(coarse[:2, :, ::7], [table.mu0[:, ::7], table.mu1[:, ::7] * np.sqrt(model.c)[:, None]], atol=1e-8)

@@ -1,40 +1,49 @@
 """Kernels of one feature and of all of them: correlation function, stationary overlap, sums over features.
 
-Overlaps are carried as t = q / (1 - q), so that 1 - q = 1 / (1 + t) keeps its relative precision when q -> 1.
-A correlation function is a code and four rows of numbers (``Correlation.rows``); their coefficients are positive, so
-that no sum cancels.
+The variable is t = q / (1 - q), because 1 - q = 1 / (1 + t) then keeps its relative precision when q -> 1.
+A correlation function is a code and four lists of coefficients (``Correlation.series``). The coefficients are positive,
+so that no sum cancels.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from ..._base.jit import jit
 
-SERIES, RELU = 0, 1
-ONSET = 1e-7  # a branch whose first node has a smaller t begins at t = 0
-HALF_PI, TWO_PI = math.pi / 2, 2 * math.pi
+
+class Kinds(NamedTuple):
+    """Codes of the families of correlation functions."""
+
+    series: int = 0
+    relu: int = 1
+
+
+KIND = Kinds()
+# The first branch continues to t = 0 if its table begins below this t. The tables of continuous onsets begin at 1e-8.
+MAX_ONSET_T = 1e-7
 
 
 @jit
-def correlation(kind, rows, t):
+def correlation(kind, series, t):
     """(g, g', g'', g(1) - g) at q = t / (1 + t)."""
     q, p = t / (1 + t), 1 / (1 + t)
-    if kind == RELU:
-        return relu_correlation(rows, q, p)
+    if kind == KIND.relu:
+        return relu_correlation(series, q, p)
     g, dg, d2g, gap = 0.0, 0.0, 0.0, 0.0
-    for i in range(rows.shape[1] - 1, -1, -1):
-        g = g * q + rows[0, i]
-        dg = dg * q + rows[1, i]
-        d2g = d2g * q + rows[2, i]
-        gap = gap * q + rows[3, i]
+    for i in range(series.shape[1] - 1, -1, -1):
+        g = g * q + series[0, i]
+        dg = dg * q + series[1, i]
+        d2g = d2g * q + series[2, i]
+        gap = gap * q + series[3, i]
     return g, dg, d2g, p * gap
 
 
 @jit
-def relu_correlation(rows, q, p):
+def relu_correlation(series, q, p):
     """The same for scale * (relu without degrees 0, 1, 2) + c_2 q^2, in closed form; p = 1 - q."""
-    scale, c2 = rows[0, 0] / TWO_PI, rows[1, 0]
+    scale, c2 = series[0, 0] / (2 * math.pi), series[1, 0]
     theta = 2 * math.asin(math.sqrt(0.5 * p))  # q = cos(theta)
     sine = math.sqrt(p * (1 + q))
     if q < 0.5:  # arcsin(q) - q and its integral, by their series
@@ -44,8 +53,8 @@ def relu_correlation(rows, q, p):
             g += term * q / ((2 * j + 1) * (2 * j + 2))
             term *= q * q * (2 * j + 1) / (2 * j + 2)
     else:
-        dg = HALF_PI - theta - q
-        g = q * (HALF_PI - theta) + sine - 1 - 0.5 * q * q
+        dg = 0.5 * math.pi - theta - q
+        g = q * (0.5 * math.pi - theta) + sine - 1 - 0.5 * q * q
     if theta < 0.5:  # theta cos(theta) - sin(theta), by its series
         bend, power = 0.0, theta
         for j in range(1, 8):
@@ -53,7 +62,7 @@ def relu_correlation(rows, q, p):
             bend += 2 * j * power
     else:
         bend = theta * q - sine
-    gap = HALF_PI * p + bend - 0.5 * p * (1 + q)
+    gap = 0.5 * math.pi * p + bend - 0.5 * p * (1 + q)
     d2g = q * q / (sine * (1 + sine))
     return scale * g + c2 * q * q, scale * dg + 2 * c2 * q, scale * d2g + 2 * c2, scale * gap + c2 * p * (1 + q)
 
@@ -71,11 +80,11 @@ def entropy(t):
 
 
 @jit
-def stationary(kind, rows, edges, log_lam, log_t, slope, lam):
+def stationary(kind, series, edges, log_lam, log_t, slope, lam):
     """Stationary t of the branch that holds the maximum at this lam; 0 below the onset.
 
-    ``edges[b]`` is the lam where branch b begins; rows b of the tables hold log lam, log t, dlog t / dlog lam at its
-    nodes.  A cubic through two nodes is within 1e-7, and a Newton step for log L(t) = log lam does the rest.  Between a
+    ``edges[b]`` is the lam where branch b begins. Entries b of the tables are log lam, log t and dlog t / dlog lam at
+    its nodes. A cubic through two nodes is within 1e-7; one Newton step for log L(t) = log lam polishes it. Between a
     continuous onset and the first node, t is proportional to lam - onset.
     """
     b = np.searchsorted(edges, lam, side="right") - 1
@@ -83,7 +92,7 @@ def stationary(kind, rows, edges, log_lam, log_t, slope, lam):
         return 0.0
     x, n = math.log(lam), log_lam.shape[1]
     first = math.exp(log_t[b, 0])
-    if b == 0 and first < ONSET:
+    if b == 0 and first < MAX_ONSET_T:
         t = (lam / edges[0] - 1) * slope[0, 0] * first
         if t < first:
             return t
@@ -98,7 +107,7 @@ def stationary(kind, rows, edges, log_lam, log_t, slope, lam):
         u = (1 + 2 * z) * (1 - z) ** 2 * low + z * z * (3 - 2 * z) * high
         u += h * z * (1 - z) * ((1 - z) * slope[b, i] - z * slope[b, j])
     t = math.exp(min(max(u, low), high))
-    _, dg, d2g, _ = correlation(kind, rows, t)
+    _, dg, d2g, _ = correlation(kind, series, t)
     rise = 1 - t / (1 + t) ** 2 * d2g / dg  # dlog L / dlog t
     if rise > 0:  # it vanishes at a continuous onset that is nearly discontinuous
         u += (x - math.log(t / dg)) / rise
@@ -107,23 +116,23 @@ def stationary(kind, rows, edges, log_lam, log_t, slope, lam):
 
 
 @jit
-def overlaps(kind, rows, edges, log_lam, log_t, slope, lam, q, gap, price):
+def overlaps(kind, series, edges, log_lam, log_t, slope, lam, q, gap, price):
     """Overlap q = m(lam), gap g(1) - g(q) and price -s(q) of every entry of lam."""
     for i in range(lam.size):
-        t = stationary(kind, rows, edges, log_lam, log_t, slope, lam[i])
+        t = stationary(kind, series, edges, log_lam, log_t, slope, lam[i])
         q[i] = t / (1 + t)
-        gap[i] = correlation(kind, rows, t)[3]
+        gap[i] = correlation(kind, series, t)[3]
         price[i] = entropy(t)
 
 
 @jit
-def totals(kind, rows, edges, log_lam, log_t, slope, s, v2, tail):
+def totals(kind, series, edges, log_lam, log_t, slope, s, v2, tail):
     """(sum v^2 (g(1) - g(q)), sum -s(q), number of q > 0) at q = m(s v^2); v2 descends, tail[i] = sum v2[i:]."""
     eps, price = 0.0, 0.0
     for i in range(v2.size):
-        t = stationary(kind, rows, edges, log_lam, log_t, slope, s * v2[i])
-        if t == 0.0:  # and so for all that follow
-            return eps + tail[i] * correlation(kind, rows, 0.0)[3], price, i
-        eps += v2[i] * correlation(kind, rows, t)[3]
+        t = stationary(kind, series, edges, log_lam, log_t, slope, s * v2[i])
+        if t == 0.0:  # weaker features are not learned either
+            return eps + tail[i] * correlation(kind, series, 0.0)[3], price, i
+        eps += v2[i] * correlation(kind, series, t)[3]
         price += entropy(t)
     return eps, price, v2.size

@@ -1,16 +1,27 @@
 """Kernels of polynomial activations: Adam on samples, residuals of a posterior sampler, and the law of a label.
 
-The law of a label is a density on a grid of y: it says what is known of one feature, and how much is not.
+The law of a label is a density on a grid of y. It gives the Fisher information about one feature and the entropy.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from ..._base.jit import jit
 
-DECAY1, DECAY2, SMALL = 0.9, 0.999, 1e-8  # Adam's customary constants
-FLOOR = 1e-11  # below this share of the largest p, p and its derivative are rounding and left out
+
+class AdamOptions(NamedTuple):
+    """Constants of Adam, as published."""
+
+    decay1: float = 0.9
+    decay2: float = 0.999
+    epsilon: float = 1e-8
+
+
+ADAM = AdamOptions()
+# Fraction of the largest p below which p and its derivative are rounding errors and are left out.
+MIN_RELATIVE_DENSITY = 1e-11
 
 
 @jit
@@ -28,17 +39,17 @@ def adam(parameters, gradient, first, second, rate, correction1, correction2):
     """One update of all entries in place."""
     x, g, m, h = parameters.ravel(), gradient.ravel(), first.ravel(), second.ravel()
     for i in range(x.size):
-        m[i] = DECAY1 * m[i] + (1 - DECAY1) * g[i]
-        h[i] = DECAY2 * h[i] + (1 - DECAY2) * g[i] * g[i]
-        x[i] -= rate * (m[i] * correction1) / (math.sqrt(h[i] * correction2) + SMALL)
+        m[i] = ADAM.decay1 * m[i] + (1 - ADAM.decay1) * g[i]
+        h[i] = ADAM.decay2 * h[i] + (1 - ADAM.decay2) * g[i] * g[i]
+        x[i] -= rate * (m[i] * correction1) / (math.sqrt(h[i] * correction2) + ADAM.epsilon)
 
 
 @jit
-def train(X, y, batches, c, U, a, moments_U, moments_a, step, steps, rate, evaluator):
-    """Adam on E[(yhat - y)^2]/2 through the given batches of samples (rows of indices), rate falling as a cosine.
+def train(X, y, batches, c, U, a, moments_U, moments_a, step, steps, rate, readout_rate):
+    """Adam on E[(yhat - y)^2]/2 over the given batches (indices of samples), with a rate that falls as a cosine.
 
-    U (K, d) has unit rows, yhat = sum_j a_j sigma(U_j.x); a moves at ``pace`` times the rate of U.  Returns the
-    number of steps done since the start.
+    U (K, d) has unit rows, yhat = sum_j a_j sigma(U_j.x); the rate of a is ``readout_rate`` times that of U. Returns
+    the number of steps done since the start.
     """
     size, K = batches.shape[1], a.size
     outer, da = np.empty((size, K)), np.empty(K)
@@ -58,9 +69,9 @@ def train(X, y, batches, c, U, a, moments_U, moments_a, step, steps, rate, evalu
         dU = np.dot(outer.T, sample)
         step += 1
         now = 0.5 * rate * (1 + math.cos(math.pi * step / steps))
-        correction1, correction2 = 1 / (1 - DECAY1**step), 1 / (1 - DECAY2**step)
+        correction1, correction2 = 1 / (1 - ADAM.decay1**step), 1 / (1 - ADAM.decay2**step)
         adam(U, dU, moments_U[0], moments_U[1], now, correction1, correction2)
-        adam(a, da, moments_a[0], moments_a[1], evaluator * now, correction1, correction2)
+        adam(a, da, moments_a[0], moments_a[1], readout_rate * now, correction1, correction2)
         for j in range(K):
             norm = math.sqrt(np.dot(U[j], U[j]))
             for i in range(U.shape[1]):
@@ -88,13 +99,13 @@ def respond(Z, c, v, y):
 def fisher(p, dp, out):
     """Sum of dp^2 / p over each row."""
     for c in range(p.shape[0]):
-        floor = 0.0
+        cutoff = 0.0
         for n in range(p.shape[1]):
-            floor = max(floor, p[c, n])
-        floor *= FLOOR
+            cutoff = max(cutoff, p[c, n])
+        cutoff *= MIN_RELATIVE_DENSITY
         total = 0.0
         for n in range(p.shape[1]):
-            if p[c, n] > floor:
+            if p[c, n] > cutoff:
                 total += dp[c, n] * dp[c, n] / p[c, n]
         out[c] = total
 
@@ -111,8 +122,8 @@ def label_entropy(p, out):
 
 
 @jit
-def spread(known, x, weight, rest, v, c, dy, out):
-    """Bins of the labels v.sigma(known + rest xi) of two features, weighted, and the same times each xi."""
+def bin_labels(known, x, weight, rest, v, c, dy, out):
+    """Histograms of the labels v.sigma(known + rest xi) of two features, weighted by 1 and by each xi."""
     middle = out.shape[2] // 2
     for n in range(known.shape[0]):
         for a in range(x.size):

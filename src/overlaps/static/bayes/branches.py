@@ -11,8 +11,17 @@ from ._features import entropy
 
 __all__ = ["Jump"]
 
-SAME = 1e-11  # solutions at a smaller relative distance are one
-FLAT = 1e-12  # a smaller relative fall of L(t) may be rounding and makes no transition
+
+class BranchOptions(NamedTuple):
+    """Tolerances of solutions and transitions."""
+
+    # Relative distance below which two solutions are the same; roots are found to 1e-15.
+    same_rtol: float = 1e-11
+    # A relative fall of L(t) below this may be rounding and gives no transition; weaker transitions are not found.
+    min_fall: float = 1e-12
+
+
+BRANCHES = BranchOptions()
 
 
 class Jump(NamedTuple):
@@ -41,10 +50,10 @@ def overlapping(intervals):
 
 
 def merge(first, second):
-    """Both lists of solutions in order, those that agree once."""
+    """Union of two lists of solutions, ascending; solutions that agree are listed once."""
     result: list[float] = []
     for s in sorted([*first, *second]):
-        if not result or s > result[-1] * (1 + SAME):
+        if not result or s > result[-1] * (1 + BRANCHES.same_rtol):
             result.append(s)
     return result
 
@@ -52,8 +61,8 @@ def merge(first, second):
 def transitions(climb, snr, points, end):
     """First-order transitions of the argmax over q of lam x(q) + q + ln(1 - q), for an increasing x(q), x(0) = 0.
 
-    Bridges of the convex hull of (x, -q - ln(1 - q)) over t = q / (1 - q) = 0 and a grid from 1e-8 to ``end``,
-    polished; bridges over increasing L(t) are rounding.
+    Transitions are bridges of the convex hull of (x, -q - ln(1 - q)) over t = q / (1 - q) = 0 and a grid from 1e-8 to
+    ``end``; each is polished. Bridges over increasing L(t) are rounding errors and are dropped.
 
     Parameters
     ----------
@@ -65,11 +74,11 @@ def transitions(climb, snr, points, end):
     t = np.concatenate([[0.0], np.geomspace(1e-8, end, points)])
     widths = np.array([climb(a, b) for a, b in itertools.pairwise(t)])
     price = np.array([entropy(x) for x in t])
-    steep = np.array([snr(x) for x in t[1:]])
+    snr_values = np.array([snr(x) for x in t[1:]])
     jumps = []
     for i, j in bridges(widths, np.diff(price)):
-        inside = steep[max(i - 1, 0) : j]
-        if np.any(inside < (1 - FLAT) * np.maximum.accumulate(inside)):
+        inside = snr_values[max(i - 1, 0) : j]
+        if np.any(inside < (1 - BRANCHES.min_fall) * np.maximum.accumulate(inside)):
             jumps.append(from_zero(climb, snr, t, j) if i == 0 else between(climb, snr, t[i], t[j]))
     return tuple(jumps)
 
@@ -77,7 +86,7 @@ def transitions(climb, snr, points, end):
 def from_zero(climb, snr, t, j):
     """The transition from q = 0 to a q near node j."""
 
-    def excess(u):  # rises through 0 where -s/x is least
+    def excess(u):  # increases through 0 at the minimum of -s/x
         y = math.exp(u)
         return math.log(snr(y) * climb(0.0, y) / entropy(y))
 
@@ -98,10 +107,10 @@ def between(climb, snr, below, above):
 
 
 def bridges(widths, heights):
-    """Maxwell's construction: the pieces (i, j) of a curve that its lower convex hull bridges, j > i + 1.
+    """Maxwell's construction: the intervals (i, j) of a curve that its lower convex hull bridges, j > i + 1.
 
-    The curve is given by its steps, widths >= 0 and heights > 0; neighbours are merged until heights / widths ascend.
-    Sums of steps do not cancel as differences of coordinates would.
+    The curve is given by its steps, widths >= 0 and heights > 0. Neighbours are merged until heights / widths ascend.
+    Steps are added up because differences of coordinates would cancel.
     """
-    blocks = isotonic_regression(widths / heights, weights=heights, increasing=False).blocks.tolist()
-    return [(i, j) for i, j in itertools.pairwise(blocks) if j > i + 1]
+    edges = isotonic_regression(widths / heights, weights=heights, increasing=False).blocks.tolist()
+    return [(i, j) for i, j in itertools.pairwise(edges) if j > i + 1]

@@ -1,7 +1,8 @@
-"""Correlation function of an activation: all that the static theory needs to know about it."""
+"""Correlation function of an activation, its only property that enters the static theory."""
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,14 +10,27 @@ from ..._base import check
 from ...activations.activation import Activation
 from ...activations.families import parts_of
 from ...gaussian.quadrature import trapezoid
-from ._features import RELU, SERIES, correlation
+from ._features import KIND, correlation
 
 __all__ = ["Correlation", "correlation_of"]
 
-DEGREES = 101  # Hermite degrees of a smooth activation: tanh is then cut at 5e-13 of g(1)
-LARGEST = 1000  # degree of a coefficient given by hand
-MISSING = 1e-9  # part of E[sigma^2] that may lie beyond DEGREES
-HINT = "The dictionary {l: c_l} of g(x) = sum_l c_l x^l, e.g. {3: 1.0} for He_3 / sqrt(6), works for any activation."
+DICT_HINT = (
+    "The dictionary {l: c_l} of g(x) = sum_l c_l x^l, e.g. {3: 1.0} for He_3 / sqrt(6), works for any activation."
+)
+
+
+class HermiteOptions(NamedTuple):
+    """Limits of Hermite series."""
+
+    # Degrees of a smooth activation. The error for tanh is 5e-13 of g(1); fewer degrees enlarge it.
+    degrees: int = 101
+    # Largest degree in a dictionary; larger ones are refused, because the tables of g grow with it.
+    max_given_degree: int = 1000
+    # Fraction of E[sigma^2] that may be missing beyond ``degrees``; an activation that misses more is refused.
+    missing_tol: float = 1e-9
+
+
+HERMITE = HermiteOptions()
 
 
 @dataclass(frozen=True)
@@ -36,36 +50,36 @@ class Correlation:
     """
 
     c: tuple
-    kind: int = SERIES
+    kind: int = KIND.series
 
     @property
-    def rows(self):
-        """Numbers for the kernels: coefficients of g, g', g'' and of (g(1) - g) / (1 - q), (4, n)."""
-        if self.kind == RELU:
+    def series(self):
+        """Coefficients of g, g', g'' and (g(1) - g) / (1 - q) for the kernels, (4, n)."""
+        if self.kind == KIND.relu:
             return np.array([[self.c[0]], [self.c[1]], [0.0], [0.0]])
         c = np.array(self.c)
-        rows, l = np.zeros((4, c.size)), np.arange(c.size)
-        rows[0] = c
-        rows[1, :-1] = (l * c)[1:]
-        rows[2, :-2] = (l * (l - 1) * c)[2:]
-        rows[3, :-1] = np.cumsum(c[::-1])[::-1][1:]  # (1 - q^l) / (1 - q) = 1 + q + ... + q^(l-1)
-        return rows
+        series, l = np.zeros((4, c.size)), np.arange(c.size)
+        series[0] = c
+        series[1, :-1] = (l * c)[1:]
+        series[2, :-2] = (l * (l - 1) * c)[2:]
+        series[3, :-1] = np.cumsum(c[::-1])[::-1][1:]  # (1 - q^l) / (1 - q) = 1 + q + ... + q^(l-1)
+        return series
 
     @property
     def exponent(self):
         """Information exponent: the lowest degree present (after the removal of degrees 0 and 1, or 0, 1 and 2)."""
-        if self.kind == RELU:
+        if self.kind == KIND.relu:
             return 2 if self.c[1] else 4
         return int(np.flatnonzero(self.c)[0])
 
     @property
     def total(self):
         """g(1), the variance of the activation."""
-        return correlation(self.kind, self.rows, 0.0)[3]
+        return correlation(self.kind, self.series, 0.0)[3]
 
     @property
     def polynomial(self):
-        """Coefficients of sigma = sum_l sqrt(c_l / l!) He_l, lowest power first: of all signs, the one without any."""
+        """Coefficients of sigma = sum_l sqrt(c_l / l!) He_l, lowest power first; all signs are chosen positive."""
         c = [math.exp(0.5 * (math.log(x) - math.lgamma(l + 1))) if x else 0.0 for l, x in enumerate(self.c)]
         return np.polynomial.hermite_e.herme2poly(c)
 
@@ -73,20 +87,20 @@ class Correlation:
         """g(q) for 0 <= q <= 1, of the shape of q."""
         q = np.asarray(q, dtype=float)
         if np.any(~((q >= 0) & (q <= 1))):
-            raise ValueError(f"q = {q!r}; expected overlaps between 0 and 1. The theory has none outside.")
-        rows = self.rows
+            raise ValueError(f"q = {q!r}; expected overlaps between 0 and 1. Other values are no overlaps.")
+        series = self.series
         with np.errstate(divide="ignore"):
             t = np.ravel(q / (1 - q))
-        values = [self.total if math.isinf(x) else correlation(self.kind, rows, x)[0] for x in t]
+        values = [self.total if math.isinf(x) else correlation(self.kind, series, x)[0] for x in t]
         return np.reshape(values, q.shape)[()]
 
 
 def correlation_of(activation, *, remove=None, allow_degree2=False):
     r"""Correlation function of an activation, without the components that carry no information on single features.
 
-    Degree 0 is a constant. Degree 1 sums to one linear direction, learned from n ~ d samples, and says nothing about
-    single features. Degree 2 sums to a matrix of extensive rank: at n ~ d^2 its features do not decouple, and the
-    theory is only an *approximation* (exact for k << d with distinct readouts).
+    Degree 0 is a constant. Degree 1 sums to one linear direction, is learned from n ~ d samples, and carries no
+    information about single features. Degree 2 sums to a matrix of extensive rank: at n ~ d^2 its features do not
+    decouple, and the theory is only an *approximation* (exact for k << d with distinct readouts).
 
     Parameters
     ----------
@@ -105,8 +119,8 @@ def correlation_of(activation, *, remove=None, allow_degree2=False):
     Raises
     ------
     ValueError
-        Nothing of degree 3 or more, a component of degree 2 that was not asked for, negative coefficients, or a Hermite
-        series that does not converge.
+        Nothing of degree 3 or more, a component of degree 2 without ``allow_degree2``, negative coefficients, or a
+        Hermite series that does not converge.
 
     Examples
     --------
@@ -127,7 +141,9 @@ def correlation_of(activation, *, remove=None, allow_degree2=False):
             return _piecewise_linear(activation, parts.kink, removed, allow_degree2)
         c = _hermite(activation.g if isinstance(activation, Activation) else activation)
     else:
-        raise ValueError(f"activation = {activation!r}; expected an Activation, a function or a dictionary. {HINT}")
+        raise ValueError(
+            f"activation = {activation!r}; expected an Activation, a function or a dictionary. {DICT_HINT}"
+        )
     c = np.array([0.0 if l in removed else x for l, x in enumerate(c)])
     c = c[: np.flatnonzero(c)[-1] + 1] if np.any(c) else c[:0]
     if c.size > 2 and c[2] > 0 and not allow_degree2:
@@ -138,7 +154,7 @@ def correlation_of(activation, *, remove=None, allow_degree2=False):
 
 
 def degrees(remove):
-    """The degrees that are taken out, one or several."""
+    """Checked degrees to remove, one or several."""
     degrees_given = np.iterable(remove) and not isinstance(remove, str | bytes)
     try:
         return tuple(check.count("remove", l, 0) for l in (remove if degrees_given else (remove,)))
@@ -157,22 +173,22 @@ def _degree2(activation, c2):
 def _too_low(activation):
     return ValueError(
         f"activation = {activation!r} has no component of degree 3 or more; expected one, because lower degrees do not "
-        f"tell features apart. Try ov.tanh, ov.relu or {{3: 1.0}}." + check.see("bayes", "Equations")
+        f"distinguish features. Try ov.tanh, ov.relu or {{3: 1.0}}." + check.see("bayes", "Equations")
     )
 
 
 def _from_dict(coefficients):
     try:
-        known = {check.count("l", l, 0): check.number("c_l", x, least=0) for l, x in coefficients.items()}
+        given = {check.count("l", l, 0): check.number("c_l", x, least=0) for l, x in coefficients.items()}
     except ValueError:
-        known = {LARGEST + 1: 0.0}
-    if max(known, default=0) > LARGEST:
+        given = {HERMITE.max_given_degree + 1: 0.0}
+    if max(given, default=0) > HERMITE.max_given_degree:
         raise ValueError(
-            f"activation = {coefficients!r}; expected {{l: c_l}} with degrees l from 0 to {LARGEST} and finite "
-            "c_l >= 0. c_l is the square of the coefficient of He_l / sqrt(l!) in the activation."
+            f"activation = {coefficients!r}; expected {{l: c_l}} with degrees l from 0 to {HERMITE.max_given_degree} "
+            "and finite c_l >= 0. c_l is the square of the coefficient of He_l / sqrt(l!) in the activation."
         )
-    c = np.zeros(max(known, default=0) + 1)
-    c[list(known)] = list(known.values())
+    c = np.zeros(max(given, default=0) + 1)
+    c[list(given)] = list(given.values())
     return c
 
 
@@ -180,16 +196,16 @@ def _piecewise_linear(activation, scale, removed, allow_degree2):
     if removed - {0, 1, 2}:
         raise ValueError(
             f"remove = {tuple(sorted(removed))}; expected degrees 0, 1, 2 for a piecewise-linear activation, whose "
-            f"closed form keeps all others. {HINT}"
+            f"closed form contains all others. {DICT_HINT}"
         )
     c2 = 0.0 if 2 in removed else scale**2 / (4 * math.pi)
     if c2 and not allow_degree2:
         raise _degree2(activation, c2)
-    return Correlation((scale**2, c2), RELU)
+    return Correlation((scale**2, c2), KIND.relu)
 
 
 def _hermite(sigma):
-    """c_0 ... c_DEGREES of a smooth function: trapezoid rule, exact to rounding for functions analytic in a strip."""
+    """c_0, c_1, ... of a smooth function by the trapezoid rule, to rounding for functions analytic in a strip."""
     z, weight = trapezoid(0.01, 18.0)
     try:
         values = np.asarray(sigma(z), dtype=float) + np.zeros_like(z)
@@ -197,20 +213,22 @@ def _hermite(sigma):
         raise ValueError(
             f"activation = {sigma!r} fails on an array: {error}. Expected a vectorised function; try np.vectorize."
         ) from error
-    root = np.sqrt(weight)  # no overflow
+    root = np.sqrt(weight)  # multiplied before squaring, which would overflow
     values = values * root
     if values.shape != z.shape or not np.all(np.isfinite(values)):
-        raise ValueError(f"activation = {sigma!r} is not finite on [-18, 18]; expected a finite function there. {HINT}")
+        raise ValueError(
+            f"activation = {sigma!r} is not finite on [-18, 18]; expected a finite function there. {DICT_HINT}"
+        )
     total = values @ values
-    c, before, h = np.empty(DEGREES + 1), np.zeros_like(z), root
-    for l in range(DEGREES + 1):
+    c, before, h = np.empty(HERMITE.degrees + 1), np.zeros_like(z), root
+    for l in range(HERMITE.degrees + 1):
         c[l] = (values @ h) ** 2
         before, h = h, (z * h - math.sqrt(l) * before) / math.sqrt(l + 1)
-    if abs(total - c.sum()) > MISSING * total:
+    if abs(total - c.sum()) > HERMITE.missing_tol * total:
         raise ValueError(
             f"activation = {sigma!r}: its Hermite series misses {abs(total - c.sum()) / total:.1e} of E[sigma^2] after "
-            f"degree {DEGREES}; expected a smooth function, below {MISSING:g}. Piecewise-linear functions are ov.relu, "
-            f"ov.leaky_relu, ov.absolute. {HINT}"
+            f"degree {HERMITE.degrees}; expected a smooth function, below {HERMITE.missing_tol:g}. Piecewise-linear "
+            f"functions are ov.relu, ov.leaky_relu, ov.absolute. {DICT_HINT}"
         )
-    c[c < 1e-24 * total] = 0.0  # squares of rounding errors, which would spoil the information exponent
+    c[c < 1e-24 * total] = 0.0  # squares of rounding errors would change the information exponent
     return tuple(c.tolist())

@@ -18,7 +18,7 @@ class EqualReadouts(Limit):
 
     *Exact* given the (heuristic) fixed-point equations, for every k. *Corrected* against the paper: its Eq. (36) is the
     end of the uninformed branch (``uninformed_until``); the Bayes-optimal transition comes earlier, because a finite
-    fraction of the features is learned at once and lowers the error that all of them see.
+    fraction of the features is learned at once and lowers the error, which is the noise of all of them.
 
     Source: "Sharp feature-learning transitions and Bayes-optimal neural scaling laws in extensive-width networks"
     (2026), Eq. (36); the thresholds are derived here.
@@ -74,12 +74,12 @@ class EqualReadouts(Limit):
 
     @property
     def informed_overlap(self) -> float:
-        """Overlap at the beginning of the informed branch; 0 where it leaves q = 0 continuously."""
+        """Overlap at the beginning of the informed branch; 0 if the branch begins continuously at q = 0."""
         return self._informed[1]
 
     @cached_property
     def uninformed_until(self):
-        """Largest A of the branch with q = 0 as the best of every single feature, lambda_sigma (Delta + g(1)): (36)."""
+        """Largest A at which q = 0 is the best of every single feature, lambda_sigma (Delta + g(1)): (36)."""
         return self.channel.onset * self._full
 
     @cached_property
@@ -93,7 +93,7 @@ class EqualReadouts(Limit):
     def threshold(self) -> float:
         """A above which the Bayes-optimal overlap is positive, inf_{0<q<1} -s(q)/ln[(Delta+g(1))/(Delta+g(1)-g(q))].
 
-        By a jump to ``overlap``, or continuously at (Delta + g(1)) / (2 c_2).
+        The overlap jumps to ``overlap``, or grows continuously from (Delta + g(1)) / (2 c_2).
         """
         return self._first[0]
 
@@ -127,7 +127,7 @@ class EqualReadouts(Limit):
 
     @property
     def _end(self):
-        """Largest t looked at, beyond which the noise hides what is left to learn."""
+        """Largest t of the grids; beyond, g(1) - g(q) is negligible against the noise."""
         return 10 ** min(12 + max(0.0, math.log10(self.channel.total) - math.log10(self.Delta)), 300.0)
 
     @property
@@ -137,8 +137,8 @@ class EqualReadouts(Limit):
     def _data(self, t):
         return self._snr(t) * self._full
 
-    # the potential is -s(q) against x(q) = -D ln[1 - g(q)/D], D = Delta + g(1): a transition is one of a single feature
-    # with x in place of g, at lam = A/D
+    # The transitions are those of a single feature with x(q) = -D ln[1 - g(q)/D], D = Delta + g(1), in place of g and
+    # lam = A/D, because the potential is s(q) + lam x(q) up to a constant.
 
     def _snr(self, t):
         _, dg, _, gap = self.channel._at(t)

@@ -14,14 +14,31 @@ from .solutions import BayesPoint, BayesSolution
 
 __all__ = ["ExactPoints", "exact_information", "exact_solution"]
 
-NEAR = 0.3  # an iterate closer to its image is accelerated
-EQUAL = 1e-9  # an iterate closer to its image is a solution
-SAME = 1e-6  # solutions whose overlaps differ by less are one
-STEPS, MEMORY = 200, 4  # most steps of an iteration; past iterates that the acceleration uses
-SCAN = 24  # overlaps between which solutions of equal readouts are sought
-LEARNED = 0.02  # a feature of larger overlap counts as learned
-REFERENCE = 0.3, 0.98  # overlaps between which conditionings are chosen
-CONVERGED = 1e-6
+
+class ExactOptions(NamedTuple):
+    """Tunable numbers of the iteration with the exact channel."""
+
+    # Distance of an iterate from its image, max |dx|, below which Anderson's acceleration starts. Empirical.
+    acceleration_start: float = 0.3
+    # Past iterates that the acceleration uses.
+    history: int = 4
+    # Distance from the image at which the iteration ends.
+    iteration_tol: float = 1e-9
+    max_iterations: int = 200
+    # Difference of x = -ln(1 - q) below which two solutions are the same.
+    same_tol: float = 1e-6
+    # Cells of the grid on which solutions of equal readouts are sought; with half as many, close pairs are missed.
+    scan_cells: int = 24
+    # Overlap above which a feature counts as learned.
+    learned_overlap: float = 0.02
+    # Conditionings are chosen at overlaps clipped to this interval.
+    min_reference: float = 0.3
+    max_reference: float = 0.98
+    # Residual below which a solution is reported as converged.
+    converged_residual: float = 1e-6
+
+
+EXACT = ExactOptions()
 
 
 class Solution(NamedTuple):
@@ -32,20 +49,20 @@ class Solution(NamedTuple):
     phi: np.ndarray
     power: np.ndarray
     residual: float
-    Q: np.ndarray | None = None  # (k, k), where overlaps between different features are not left out
+    Q: np.ndarray | None = None  # (k, k), if overlaps between different features are included
 
     def point(self, nu):
-        """Its numbers, averaged over the replicas."""
-        learned = int(np.sum(self.q.mean(axis=0) > LEARNED))
+        """Averages over the replicas."""
+        learned = int(np.sum(self.q.mean(axis=0) > EXACT.learned_overlap))
         return BayesPoint(nu / float(self.power.mean()), float(self.eps.mean()), learned, float(self.phi.mean()))
 
 
 class ExactPoints:
     r"""Overlaps that solve :math:`q_i/(1-q_i) = \nu h_i(q)`, h the Fisher information of a label.
 
-    h does not decrease with any overlap, so that the iteration is monotone: it rises from q = 0 to the least solution
-    and falls from :math:`\nu v_i^2 g'(1)/\Delta`, as if all else were known, to the greatest. Overlaps are carried as
-    x = -ln(1 - q), one for all equal readouts.
+    The iteration is monotone because h does not decrease with any overlap. It increases from q = 0 to the least
+    solution, and decreases from :math:`\nu v_i^2 g'(1)/\Delta`, the value if all other features were known, to the
+    greatest. The variables are x = -ln(1 - q), one for each group of equal readouts.
     """
 
     def __init__(self, teacher, reference, samples, rng):
@@ -54,7 +71,7 @@ class ExactPoints:
             -teacher.v2, return_index=True, return_inverse=True, return_counts=True
         )
         self.v2 = -values
-        reference = np.clip(np.asarray(reference)[first], *REFERENCE)
+        reference = np.clip(np.asarray(reference)[first], EXACT.min_reference, EXACT.max_reference)
         v = np.sqrt(self.v2)
         self.labels = LabelLaw(self.feature.g, v, self.group, self.Delta, reference, samples, rng)
 
@@ -64,13 +81,13 @@ class ExactPoints:
         if self.v2.size == 1:
             starts = self._scan(nu, float(top[0]))
         else:
-            low, high = (self._settle(nu, x, 0)[0] for x in (np.zeros(top.size), top))
-            alone = np.allclose(low, high, rtol=0, atol=SAME)
-            starts = [low] if alone else [low, *self._between(nu, top, low, high), high]
+            low, high = (self._iterate(nu, x, 0)[0] for x in (np.zeros(top.size), top))
+            unique = np.allclose(low, high, rtol=0, atol=EXACT.same_tol)
+            starts = [low] if unique else [low, *self._between(nu, top, low, high), high]
         return [self._describe(nu, x) for x in starts]
 
     def _top(self, nu):
-        """Bound on every image: all other features known."""
+        """Bound on every image, reached if all other features are known."""
         return np.log1p(nu * self.v2 * self.feature.slope / self.Delta)
 
     def _within(self, nu, x):
@@ -81,37 +98,41 @@ class ExactPoints:
         return np.log1p(nu * self.labels.information(-np.expm1(-x), replica))
 
     def _scan(self, nu, top):
-        """Downward crossings of the image and x, one number for all features."""
+        """Solutions of equal readouts: all x where image - x changes sign from + to -."""
 
         def excess(x):
             return float(self._image(nu, np.array([x]), 0)[0]) - x
 
-        x = np.linspace(0, top, SCAN + 1)
+        x = np.linspace(0, top, EXACT.scan_cells + 1)
         below = np.array([excess(y) for y in x]) < 0
         return [np.array([y]) for y in crossings(excess, x, below, xtol=1e-12, rtol=1e-12)]
 
     def _between(self, nu, top, low, high):
-        """Solutions reached from the first features known and the others unknown."""
+        """Solutions reached from starts at which the first m features are known and the others unknown."""
         solutions: list[np.ndarray] = []
         middle = 0.5 * (low + high)
         for m in range(1, top.size):
             if any(np.sum(x > middle) == m for x in (low, high, *solutions)):
                 continue
-            x = self._settle(nu, np.where(np.arange(top.size) < m, top, 0.0), 0)[0]
-            if not any(np.allclose(x, y, rtol=0, atol=10 * SAME) for y in (low, high, *solutions)):
+            x = self._iterate(nu, np.where(np.arange(top.size) < m, top, 0.0), 0)[0]
+            if not any(np.allclose(x, y, rtol=0, atol=10 * EXACT.same_tol) for y in (low, high, *solutions)):
                 solutions.append(x)
         return sorted(solutions, key=np.sum)
 
-    def _settle(self, nu, x, replica):
-        """(x, distance from its image) where the iteration from x ends; Anderson's acceleration near the end."""
+    def _iterate(self, nu, x, replica):
+        """End (x, distance from its image) of the iteration from x; Anderson's acceleration near the end."""
         history: list[tuple] = []
         last = math.inf
-        for _ in range(STEPS):
+        for _ in range(EXACT.max_iterations):
             image = self._image(nu, x, replica)
             size = float(np.max(np.abs(image - x)))
-            if size < EQUAL:
+            if size < EXACT.iteration_tol:
                 break
-            history = [*history[-MEMORY:], (image, image - x)] if size < min(NEAR, 2 * last) else []
+            history = (
+                [*history[-EXACT.history :], (image, image - x)]
+                if size < min(EXACT.acceleration_start, 2 * last)
+                else []
+            )
             last, x = size, image
             if len(history) > 1:
                 images, rests = (np.diff(y, axis=0).T for y in zip(*history, strict=True))
@@ -121,7 +142,7 @@ class ExactPoints:
 
     def _describe(self, nu, start):
         """The solution reached from x in every replica."""
-        ends = [self._settle(nu, start, r) for r in range(self.labels.replicas)]
+        ends = [self._iterate(nu, start, r) for r in range(self.labels.replicas)]
         t = np.expm1([x for x, _ in ends])
         gaps, prices = (np.array([[f(y) for y in row] for row in t]) for f in (self.feature.gap, entropy))
         H = np.array([self.labels.entropy(row / (1 + row), r) for r, row in enumerate(t)])
@@ -135,7 +156,8 @@ def exact_information(teacher, q, samples, rng):
     """Information of a label at the overlaps q (k,), by the exact law of the label."""
     pairs, group = np.unique(np.stack([-teacher.v2, q]), axis=1, return_inverse=True)
     v, q = np.sqrt(-pairs[0]), pairs[1]
-    labels = LabelLaw(teacher.feature.g, v, group.ravel(), teacher.Delta, np.clip(q, *REFERENCE), samples, rng)
+    reference = np.clip(q, EXACT.min_reference, EXACT.max_reference)
+    labels = LabelLaw(teacher.feature.g, v, group.ravel(), teacher.Delta, reference, samples, rng)
     h = np.array([labels.information(q, r) for r in range(labels.replicas)])[:, labels.group]
     power = np.exp([2 * labels.entropy(q, r) for r in range(labels.replicas)]) / (2 * math.pi * math.e)
     return Information(
@@ -144,11 +166,11 @@ def exact_information(teacher, q, samples, rng):
 
 
 def standard_error(values):
-    """Standard error of the mean over replicas times Student's factor for few; 0 for one, which is no sample."""
-    few = len(values) - 1
-    if few == 0:
+    """Standard error of the mean over replicas times Student's factor for few replicas; 0 for a single one."""
+    dof = len(values) - 1
+    if dof == 0:
         return np.zeros(values.shape[1:])
-    return stdtrit(few, ndtr(1.0)) * np.std(values, axis=0, ddof=1) / math.sqrt(few + 1)
+    return stdtrit(dof, ndtr(1.0)) * np.std(values, axis=0, ddof=1) / math.sqrt(dof + 1)
 
 
 def exact_solution(teacher, nu, selection, solutions):
@@ -169,7 +191,7 @@ def exact_solution(teacher, nu, selection, solutions):
     points = tuple(x.point(nu) for x in solutions)
     s, eps, k_c, phi = points[selected]
     errors = float(standard_error(one.eps)), float(standard_error(one.phi))
-    good = one.residual < CONVERGED
+    good = one.residual < EXACT.converged_residual
     return BayesSolution(
         teacher, nu, eps, q, k_c, s, phi, points, selected, good, one.residual, *errors, teacher.channel, one.Q
     )

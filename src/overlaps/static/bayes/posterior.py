@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -16,9 +16,20 @@ from .teacher import HierarchicalTeacher
 
 __all__ = ["PosteriorSample", "sample_posterior"]
 
-TARGET, FIRST = 0.8, 0.3  # acceptance that the warm-up aims at; step it begins with
-TRUSTED = 1.1, 50  # largest R-hat and least effective size of a run that can be trusted
-STARTS = ("teacher", "random")
+
+class SamplerOptions(NamedTuple):
+    """Tunable numbers of Hamiltonian Monte Carlo."""
+
+    # Acceptance to which the warm-up adapts the step size. A larger one needs smaller steps.
+    target_acceptance: float = 0.8
+    # Step size at the beginning of the warm-up.
+    initial_step: float = 0.3
+    # Largest R-hat and least effective sample size of a run that counts as converged.
+    max_rhat: float = 1.1
+    min_ess: int = 50
+
+
+HMC = SamplerOptions()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,7 +55,7 @@ class PosteriorSample(Immutable):
     converged : bool
         Whether every run has R-hat <= 1.1 and an effective size of at least 50.
     success, message : bool, str
-        Whether all draws were made, and a sentence.
+        Whether all draws were made, and their number or the reason.
     """
 
     d: int
@@ -91,9 +102,9 @@ def sample_posterior(
         \frac{|W|^2}{2}, \qquad w_i \in R^d
 
     *Sampled*: exact at finite d and k up to the error bars, overlaps between different features included. Directions
-    of Gaussian vectors are uniform on the sphere, which is the prior. A chain may stay in one of several modes, and
-    chains that begin together do not notice (R-hat is 1): from the teacher eps is then too small, with any number of
-    data sets. If runs from both starts agree within their errors, the chains have mixed between them.
+    of Gaussian vectors are uniform on the sphere, which is the prior. A chain may stay in one of several modes. R-hat
+    does not detect this if all chains begin in the same mode: from the teacher, eps is then too small, with any number
+    of data sets. If runs from both starts agree within their errors, the chains have mixed between the modes.
 
     Parameters
     ----------
@@ -107,12 +118,13 @@ def sample_posterior(
         Seed; run i uses its i-th child.
     start : {"teacher", "random"}
         The teacher is a sample of the posterior, so that the chain begins in equilibrium: U and ``noise`` need no
-        warm-up. But q is measured against that start: it falls from 1, and eps rises from 0, until the chain has
-        forgotten it. A random start comes from the other side; one that stays at q = 0 has not found the posterior.
+        warm-up. But q is the overlap with that start: q falls from 1, and eps rises from 0, until the chain is
+        decorrelated from it. From a random start, q rises and eps falls; a chain that stays at q = 0 has not found the
+        posterior.
     chains, runs : int
         Chains on one data set; data sets.
     steps, warmup, leapfrog : int
-        Draws kept of each chain, draws before them that fix the step size, leaps between draws.
+        Draws recorded of each chain, draws before them that adapt the step size, leapfrog steps between draws.
     data : tuple of array_like, optional
         (X (n, d), y (n,), features (k, d) of norm one) in place of drawn data; one run.
     progress : bool
@@ -121,9 +133,9 @@ def sample_posterior(
     Returns
     -------
     PosteriorSample
-        Error bars hold the truth in 68 of 100 cases: with one data set they are sd/sqrt(ess); with more, the error of
-        the spread between data sets times Student's factor (1.84 for two, 1.20 for four, 1.06 for ten), and no less
-        than what the draws of each give.
+        Error bars cover the true value in 68 of 100 cases. With one data set they are sd/sqrt(ess). With more, they are
+        the standard error over data sets times Student's factor (1.84 for two, 1.20 for four, 1.06 for ten), but not
+        less than the sampling error of the draws.
 
     Raises
     ------
@@ -133,7 +145,7 @@ def sample_posterior(
     Warns
     -----
     RuntimeWarning
-        A run has R-hat > 1.1 or an effective size below 50, or Ctrl-C was pressed: the draws made are kept.
+        A run has R-hat > 1.1 or an effective size below 50, or Ctrl-C was pressed: the result contains the draws made.
 
     Examples
     --------
@@ -148,24 +160,23 @@ def sample_posterior(
     steps, warmup = check.count("steps", steps, least=4), check.count("warmup", warmup, least=0)
     leapfrog = check.count("leapfrog", leapfrog)
     nu = check.number("nu", nu, above=0)
-    check.choice("start", start, STARTS)
+    check.choice("start", start, ("teacher", "random"))
     n = max(1, round(nu * d))
     data = None if data is None else _data(data, teacher.k, d, runs)
-    record = np.full((runs, chains, steps, teacher.k + 2), np.nan)
+    draws = np.full((runs, chains, steps, teacher.k + 2), np.nan)
     accepted: list[bool] = []
     with bar(progress, runs * (warmup + steps), "draws") as tick:
 
         def sample(i, child):
-            """Fill record[i]; whether Ctrl-C ended it."""
-            # a data set for each run, chains share it: between runs the spread of data sets is seen, between chains the
-            # sampling
+            """Fill draws[i]; return whether Ctrl-C ended it."""
+            # Each run has its own data set, common to its chains: runs differ by their data, chains by sampling.
             problem = Problem(teacher, *(data or data_set(teacher, d, n, child)))
             try:
                 walkers = [Chain(problem, start, x) for x in child.spawn(chains)]
                 for t in range(-warmup, steps):
                     accept = [walker.step(leapfrog, t + warmup if t < 0 else None) for walker in walkers]
                     if t >= 0:
-                        record[i, :, t] = [problem.measure(walker.W, walker.squares) for walker in walkers]
+                        draws[i, :, t] = [problem.measure(walker.W, walker.squares) for walker in walkers]
                         accepted.extend(accept)
                     if tick:
                         tick(i * (warmup + steps) + warmup + t + 1)
@@ -175,17 +186,17 @@ def sample_posterior(
 
         jobs = {i: partial(sample, i, child) for i, child in enumerate(check.generator(rng).spawn(runs))}
         cut, errors = run_all(jobs, cut=bool, needed=True)
-    # what Ctrl-C left of each run; fewer than four draws have no spread
-    rows = [x[:, np.isfinite(x[0, :, 0])] for x in record]
-    rows = [x for x in rows if x.shape[1] >= 4]
-    if not rows:
+    # runs that Ctrl-C ended have fewer draws; R-hat needs at least four
+    finished = [x[:, np.isfinite(x[0, :, 0])] for x in draws]
+    finished = [x for x in finished if x.shape[1] >= 4]
+    if not finished:
         raise KeyboardInterrupt
     success, message = len(cut) == runs and not any(cut.values()), f"{runs * chains * steps} draws made."
     if not success:
-        said = "The draws made are kept" if errors else "Interrupted; the draws made are kept"
-        message = worded(said, errors, lambda i: f"is data set {i}")
+        reason = "The draws made are kept" if errors else "Interrupted; the draws made are kept"
+        message = worded(reason, errors, lambda i: f"is data set {i}")
         warn(message + check.see("start", "When something is wrong"))
-    return _result(d, n if data is None else len(data[1]), record, rows, accepted, success, message)
+    return _result(d, n if data is None else len(data[1]), draws, finished, accepted, success, message)
 
 
 def _data(data, k, d, runs):
@@ -206,12 +217,12 @@ def data_set(teacher, d, n, rng):
 
 
 class Problem:
-    """The potential U(W) of one data set, and what is measured of W."""
+    """The potential U(W) of one data set, and the observables of W."""
 
     def __init__(self, teacher, X, y, features):
         self.X, self.y, self.features, self.Delta = X, y, features, teacher.Delta
         self.v, self.sigma, self.c = np.sqrt(teacher.v2), teacher.g.polynomial, np.array(teacher.g.c)
-        # the curvature of U at the teacher, feature by feature: all directions then move at one speed
+        # Curvature of U at the teacher for each feature, so that all directions have the same time scale.
         self.mass = 1 + len(y) / X.shape[1] * teacher.v2 * teacher.feature.slope / self.Delta
         self.teacher_square = self._product(features, features)
 
@@ -222,7 +233,7 @@ class Problem:
         Z = self.X @ u.T
         squares = respond(Z, self.sigma, self.v, self.y)
         pull = Z.T @ self.X / self.Delta
-        # only the direction of w_i enters the data: the pull along w_i is the prior's alone
+        # The data depend on the direction of w_i only; the force along w_i is that of the prior.
         pull -= np.sum(pull * u, axis=1, keepdims=True) * u
         return 0.5 * squares / self.Delta + 0.5 * np.sum(W * W), pull / length + W, squares
 
@@ -239,21 +250,21 @@ class Problem:
 class Chain:
     """One chain: its state W with potential and gradient, and its step size."""
 
-    def __init__(self, problem, start, rng):
-        self.problem, self.rng, self.log_step = problem, rng, math.log(FIRST)
+    def __init__(self, problem, start, rng, options=HMC):
+        self.problem, self.rng, self.options, self.log_step = problem, rng, options, math.log(options.initial_step)
         self.W = rng.normal(size=problem.features.shape)
         if start == "teacher":
-            # lengths from the prior, directions from the teacher: the data say nothing about lengths
+            # directions of the teacher, lengths of the prior, because the data do not depend on lengths
             self.W = np.linalg.norm(self.W, axis=1, keepdims=True) * problem.features
         self.U, self.slope, self.squares = problem.potential(self.W)
 
     def step(self, leaps, time):
-        """One proposal, adapting the step where a time of the warm-up is given; whether it was accepted."""
+        """Make one proposal and return whether it was accepted; in the warm-up (time given), adapt the step size."""
         mass = self.problem.mass[:, None]
         p = np.sqrt(mass) * self.rng.normal(size=self.W.shape)
-        # a random length: leaps of a fixed one may return to where they began
+        # A random step size, because trajectories of a fixed length may be periodic.
         h = math.exp(self.log_step) * self.rng.uniform(0.8, 1.2)
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a diverging proposal is refused below
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a diverging proposal is rejected below
             W, end, U, slope, squares = leap(self.problem, self.W, p, self.slope, h, leaps)
             change = U - self.U + 0.5 * float(np.sum((end * end - p * p) / mass))
         chance = math.exp(min(0.0, -change)) if math.isfinite(change) else 0.0
@@ -261,9 +272,8 @@ class Chain:
         if accept:
             self.W, self.U, self.slope, self.squares = W, U, slope, squares
         if time is not None:
-            # Robbins and Monro, with steps that fall slowly: the acceptance settles at TARGET during the warm-up, and
-            # the step stays
-            self.log_step += 1.5 * (chance - TARGET) / (time + 3) ** 0.6
+            # Robbins-Monro: the acceptance converges to its target during the warm-up; the step is constant afterwards
+            self.log_step += 1.5 * (chance - self.options.target_acceptance) / (time + 3) ** 0.6
         return accept
 
 
@@ -280,7 +290,7 @@ def leap(problem, W, p, slope, h, leaps):
 def chains_agree(x):
     """(effective sample size, split R-hat, standard deviation) of draws (chains, steps), by Geyer's sequence."""
     half = x.shape[1] // 2
-    # both halves of each chain as chains of their own: a drift within a chain shows as a difference between them
+    # Each half of a chain counts as a chain, so that a drift within a chain appears as a difference between chains.
     x = np.concatenate([x[:, :half], x[:, -half:]])
     centred = x - x.mean(axis=1, keepdims=True)
     transform = np.fft.rfft(centred, 2 * half)
@@ -292,26 +302,25 @@ def chains_agree(x):
     rho = 1 - (within - covariance) / total
     rho[0] = 1.0
     pairs = rho[: half - half % 2].reshape(-1, 2).sum(axis=1)
-    # Geyer: sums of neighbouring correlations are positive and fall; what comes after the first other one is noise
+    # Geyer: sums of neighbouring correlations are positive and decrease; beyond the first that is not, they are noise.
     positive = pairs[: np.argmax(pairs <= 0)] if np.any(pairs <= 0) else pairs
     correlated = 2 * np.sum(np.minimum.accumulate(positive)) - 1
     return float(min(x.size / max(correlated, 1 / x.size), x.size)), math.sqrt(total / within), math.sqrt(total)
 
 
-def _result(d, n, record, rows, accepted, success, message):
-    """The record of all runs that have draws, (chains, draws, values) each."""
-    agree = np.array([[chains_agree(row[:, :, j]) for j in range(row.shape[2])] for row in rows])
-    means = np.array([row.mean(axis=(0, 1)) for row in rows])
-    within = np.mean(agree[:, :, 2] ** 2 / agree[:, :, 0], axis=0) / len(rows)
-    errors = np.maximum(
-        standard_error(means), np.sqrt(within)
-    )  # few data sets may agree by chance more than their chains can
-    value, (ess, rhat) = means.mean(axis=0), agree[:, 0, :2].T
-    converged = bool(np.all(rhat <= TRUSTED[0]) and np.all(ess >= TRUSTED[1]))
+def _result(d, n, draws, finished, accepted, success, message):
+    """The result of all runs that have enough draws, each of shape (chains, draws, values)."""
+    statistics = np.array([[chains_agree(run[:, :, j]) for j in range(run.shape[2])] for run in finished])
+    means = np.array([run.mean(axis=(0, 1)) for run in finished])
+    within = np.mean(statistics[:, :, 2] ** 2 / statistics[:, :, 0], axis=0) / len(finished)
+    # a few data sets may agree by chance better than their sampling errors allow
+    errors = np.maximum(standard_error(means), np.sqrt(within))
+    value, (ess, rhat) = means.mean(axis=0), statistics[:, 0, :2].T
+    converged = bool(np.all(rhat <= HMC.max_rhat) and np.all(ess >= HMC.min_ess))
     if not converged:
         warn(
             f"The posterior is not well sampled: R-hat up to {rhat.max():.3g}, effective size down to {ess.min():.3g}; "
-            f"expected at most {TRUSTED[0]} and at least {TRUSTED[1]}. Try more steps."
+            f"expected at most {HMC.max_rhat} and at least {HMC.min_ess}. Try more steps."
             + check.see("bayes", "When not to believe the equations")
         )
     numbers: dict[str, Any] = {
@@ -319,5 +328,5 @@ def _result(d, n, record, rows, accepted, success, message):
         "q": value[2:], "q_err": errors[2:], "ess": ess, "rhat": rhat, "acceptance": float(np.mean(accepted)),
     }  # fmt: skip
     return PosteriorSample(
-        d=d, n=n, draws=record[..., 0], converged=converged, success=success, message=message, **numbers
+        d=d, n=n, draws=draws[..., 0], converged=converged, success=success, message=message, **numbers
     )

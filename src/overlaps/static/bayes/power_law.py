@@ -15,8 +15,8 @@ from .teacher import Teacher, power_law_readouts
 
 __all__ = ["Limit", "PowerLawLimit", "ScalingLaw", "continuum_gap", "rank_integral"]
 
-NODES, WEIGHTS = legendre(16)
-CUT = 45.0  # e^-CUT of the integrals is left out
+# Upper end in z = -ln x of integrals over ranks; the rest, e^-45 of them, is rounding.
+MAX_LOG_RANK = 45.0
 
 
 def rank_integral(channel, function, beta, lam):
@@ -24,18 +24,18 @@ def rank_integral(channel, function, beta, lam):
 
     ``function(x, lam)`` is vectorised; lam >= the onset.
     """
-    end = min(CUT, 600 / (2 * beta))
+    end = min(MAX_LOG_RANK, 600 / (2 * beta))
     jumps = [math.log(jump.lam / lam) / (2 * beta) for jump in channel.jumps if jump.lam > lam]
     edges = np.union1d(np.linspace(0, end, math.ceil(2 * end * max(1, 2 * beta))), [z for z in jumps if z < end])
-    width = np.diff(edges)[:, None]
-    z = edges[:-1, None] + width * NODES
-    return float(np.sum(width * WEIGHTS * np.exp(-z) * function(np.exp(-z), lam * np.exp(2 * beta * z))))
+    width, (nodes, weights) = np.diff(edges)[:, None], legendre(16)
+    z = edges[:-1, None] + width * nodes
+    return float(np.sum(width * weights * np.exp(-z) * function(np.exp(-z), lam * np.exp(2 * beta * z))))
 
 
 def continuum_gap(channel, beta, lam):
     r""":math:`E(\lambda) = \int_0^1 x^{-2\beta}\,[g(1) - g(m(\lambda x^{-2\beta}))]\,dx`, weakest feature lam.
 
-    The part that is not learned, beyond x_c, is integrated by hand; it is why beta >= 1/2 needs no limit in x.
+    Features beyond x_c are not learned; their integral is analytic, so that beta >= 1/2 needs no cutoff in x.
     """
     least = max(lam, channel.onset)
     edge = min(1.0, lam / channel.onset) ** (1 / (2 * beta))
@@ -46,7 +46,7 @@ def continuum_gap(channel, beta, lam):
 
 
 class Limit(Teacher):
-    """Teachers in the limit of many features: noisy ones."""
+    """Base of noisy teachers in the limit of many features."""
 
     @property
     def channel(self) -> Any:
@@ -56,7 +56,7 @@ class Limit(Teacher):
     def __post_init__(self):
         hint = "The laws of the noiseless teacher are another regime; HierarchicalTeacher solves noise=0."
         self._set(noise=check.number("noise", self.noise, above=0, hint=hint))
-        self.channel.onset  # noqa: B018 - built now, so that a bad activation is refused here
+        self.channel.onset  # noqa: B018 - computed here so that a bad activation is refused here
 
     def __repr__(self):
         numbers = "".join(f"{f.name}={getattr(self, f.name):g}, " for f in fields(self)[:-3])  # type: ignore[arg-type]
@@ -64,7 +64,7 @@ class Limit(Teacher):
 
 
 class ScalingLaw(NamedTuple):
-    """Error and effective width (not rounded; beyond k it only says that all features are learned)."""
+    """Error and effective width (not rounded; a value beyond k means that all features are learned)."""
 
     eps: float
     k_c: float
@@ -158,7 +158,7 @@ class PowerLawLimit(Limit):
         return ScalingLaw(float(k_c ** (1 - 2 * self.beta) / total * self._mass()), float(k_c))
 
     def refined(self, nu: ArrayLike, *, k: int) -> Any:
-        r"""The same at finite k and with eps kept beside Delta, in both phases and for every beta.
+        r"""The same at finite k and without neglecting eps against Delta, in both phases and for every beta.
 
         .. math::
             k_c^{2\beta} = \frac{\nu}{\lambda_\sigma z_k (\Delta + \epsilon)}, \qquad

@@ -1,4 +1,4 @@
-"""Records of Bayes-optimal learning of a wide teacher: solutions of the fixed-point equations, learning curves."""
+"""Results of Bayes-optimal learning of a wide teacher: solutions of the fixed-point equations, learning curves."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,8 @@ from ..._base import Immutable, check
 
 __all__ = ["BayesCurve", "BayesSolution", "BayesPoint"]
 
-CROWDED = 1e-3  # sum of squares of the parts of eps over (Delta + eps)^2, from where eps is wrong by some percent
+# Sum of squares of each feature's contribution to eps over (Delta + eps)^2, above which eps is wrong by some percent.
+MAX_CONCENTRATION = 1e-3
 
 
 class BayesPoint(NamedTuple):
@@ -46,7 +47,7 @@ class BayesSolution(Immutable):
     converged : bool
         Whether the residual is below 1e-9 (1e-6 with the exact channel).
     note : str
-        Where the Gaussian channel behind the equations is not the truth: a sentence that says so.
+        Warning if the Gaussian channel that the equations assume is a poor approximation, else empty.
     residual : float
         ``|eps - sum_i v_i^2 (g(1) - g(q_i))| / (Delta + g(1))``, with eps = nu/s - Delta. Exact channel: change of
         -ln(1 - q) by one more iteration, which bounds the change of q.
@@ -55,7 +56,7 @@ class BayesSolution(Immutable):
     channel : str
         "gaussian" or "exact".
     Q : ndarray, shape (k, k), or None
-        Overlaps of the features of a posterior sample with all of the teacher's, where ``solve`` was asked for them.
+        Overlaps of the features of a posterior sample with all features of the teacher; with ``overlaps="matrix"``.
     """
 
     teacher: Any  # a HierarchicalTeacher
@@ -76,23 +77,24 @@ class BayesSolution(Immutable):
 
     @property
     def note(self):
-        r"""A sentence where the Gaussian channel is not the truth, else empty.
+        r"""Warning if the Gaussian channel is a poor approximation, else empty.
 
-        Where :math:`\sum_i e_i^2 > 10^{-3} (\Delta + \epsilon)^2`, e_i the part of feature i in eps. *Heuristic*: with
-        equal readouts of He_3, nu = 3 k and Delta = 1/2, eps is too small by about 30 times that ratio.
+        The criterion is :math:`\sum_i e_i^2 > 10^{-3} (\Delta + \epsilon)^2`, e_i the contribution of feature i to eps.
+        *Heuristic*: with equal readouts of He_3, nu = 3 k and Delta = 1/2, eps is too small by about 30 times that
+        ratio.
         """
         teacher = self.teacher
         if self.channel == "exact" or math.isinf(self.s):
             return ""
-        parts = teacher.v2 * teacher.feature.overlaps(min(self.s, 1e304) * teacher.v2)[1]
-        if np.sum((parts / (teacher.Delta + self.eps)) ** 2) <= CROWDED:
+        terms = teacher.v2 * teacher.feature.overlaps(min(self.s, 1e304) * teacher.v2)[1]
+        if np.sum((terms / (teacher.Delta + self.eps)) ** 2) <= MAX_CONCENTRATION:
             return ""
         return (
-            f"About {self.eps**2 / np.sum(parts**2):.3g} features carry eps, which is "
-            f"{self.eps / (teacher.Delta + self.eps):.0%} of Delta + eps: what is unknown of a label is not Gaussian, "
-            "and the Bayes error differs by some percent or more (it was larger wherever it was sampled). Trust eps "
-            "where more features share it (larger k, smaller beta) or the noise is larger; else try channel='exact' or "
-            "sample_posterior."
+            f"About {self.eps**2 / np.sum(terms**2):.3g} features contribute to eps, which is "
+            f"{self.eps / (teacher.Delta + self.eps):.0%} of Delta + eps: the unknown part of a label is not Gaussian, "
+            "and the Bayes error differs from eps by some percent or more (in all sampled cases it was larger). eps is "
+            "accurate if more features contribute (larger k, smaller beta) or the noise is larger; else try "
+            "channel='exact' or sample_posterior."
         )
 
     def cut(self, k_s):
@@ -121,14 +123,14 @@ class BayesSolution(Immutable):
             gap = np.array([feature.gap(q / (1 - q)) for q in self.q[order]])
         else:
             gap = np.zeros(k) if math.isinf(self.s) else feature.overlaps(self.s * v2)[1]
-        kept = np.concatenate([[0.0], np.cumsum(v2 * gap)])
-        left = np.concatenate([np.cumsum(v2[::-1])[::-1], [0.0]])
-        return (kept + feature.total * left)[widths]
+        included = np.concatenate([[0.0], np.cumsum(v2 * gap)])
+        omitted = np.concatenate([np.cumsum(v2[::-1])[::-1], [0.0]])
+        return (included + feature.total * omitted)[widths]
 
     def __repr__(self):
-        many = f", {len(self.solutions)} solutions" if len(self.solutions) > 1 else ""
-        spread = f"+-{self.eps_err:.1g}" if self.eps_err else ""
-        return f"BayesSolution(nu={self.nu:.6g}, eps={self.eps:.6g}{spread}, k_c={self.k_c}/{self.q.size}{many})"
+        others = f", {len(self.solutions)} solutions" if len(self.solutions) > 1 else ""
+        error = f"+-{self.eps_err:.1g}" if self.eps_err else ""
+        return f"BayesSolution(nu={self.nu:.6g}, eps={self.eps:.6g}{error}, k_c={self.k_c}/{self.q.size}{others})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -142,7 +144,7 @@ class BayesCurve(Immutable):
         falls as s grows, several points belong to the same nu.
     optimal : ndarray of bool, shape (n,)
         False at points that are not the Bayes-optimal solution at their nu: another solution there has a larger Phi
-        (and another error). A property of each point, whatever the others are.
+        (and another error). It does not depend on the other points of the curve.
     eps_err : ndarray, shape (n,)
         Standard error of eps with the exact channel (s is nan then), else 0.
     """

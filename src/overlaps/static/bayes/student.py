@@ -1,4 +1,4 @@
-"""The experiment beside the theory: a finite teacher, and a student of finite width trained with Adam on n samples."""
+"""Experiment for comparison: a student of finite width, trained with Adam on n samples of a finite teacher."""
 
 import math
 from dataclasses import dataclass
@@ -12,8 +12,7 @@ from .teacher import HierarchicalTeacher
 
 __all__ = ["StudentRun", "train_student"]
 
-RECORDS = 50  # the test error is recorded this often along a run
-STARTS, READOUTS = ("random", "teacher"), ("trained", "fixed")
+N_RECORDS = 50  # times of a run at which the test error is recorded, besides the start
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -25,8 +24,8 @@ class StudentRun(Immutable):
     n, d, width : int
         Samples, input dimension, features of the student.
     steps, eps : ndarray, shape (r,)
-        Steps of Adam and the error E[(yhat - y)^2] on noiseless labels there, in closed form; the first record is the
-        start. The last error is the result.
+        Steps of Adam and the error E[(yhat - y)^2] on noiseless labels there, in closed form, from the start to the
+        result.
     U, a : ndarray, shape (width, d), (width,)
         Features (unit vectors) and readouts of the student.
     overlap : ndarray, shape (k,)
@@ -43,8 +42,8 @@ class StudentRun(Immutable):
     overlap: np.ndarray
 
     def __repr__(self):
-        known = int(np.sum(self.overlap > 0.71))  # a student cannot be so near to two of them
-        return f"StudentRun(d={self.d}, n={self.n}, width={self.width}, eps={self.eps[-1]:.4g}, {known} features found)"
+        found = int(np.sum(self.overlap > 0.71))  # above sqrt(1/2): a unit of the student finds at most one feature
+        return f"StudentRun(d={self.d}, n={self.n}, width={self.width}, eps={self.eps[-1]:.4g}, {found} features found)"
 
 
 def train_student(
@@ -68,8 +67,8 @@ def train_student(
     Features, and readouts unless they are fixed, are trained on minibatches of the n samples; the rate falls to zero as
     a cosine.
 
-    *Experiment*: Adam has no guarantee of reaching the Bayes error. From random starts a few features stay unlearned,
-    with fixed readouts many more: it gets stuck.
+    *Experiment*: Adam has no guarantee of reaching the Bayes error. From random starts a few features stay unlearned;
+    with fixed readouts, many more.
 
     Parameters
     ----------
@@ -80,7 +79,7 @@ def train_student(
     rng : int or numpy.random.Generator
         Draws teacher features, samples, the student's start and the batches.
     start : {"random", "teacher"}
-        "teacher" starts at the strongest features of the teacher: what Adam keeps, not what it finds.
+        "teacher" starts at the strongest features of the teacher: this tests whether Adam stays there.
     readouts : {"trained", "fixed"}
         "fixed" gives the student the strongest readouts of the teacher, a_j = v_j, and trains its features only.
     steps, batch : int
@@ -106,12 +105,13 @@ def train_student(
     steps, batch = check.count("steps", steps), check.count("batch", batch)
     rate = check.number("rate", rate, above=0)
     check_polynomial(teacher)
-    check.choice("start", start, STARTS)
-    check.choice("readouts", readouts, READOUTS)
+    check.choice("start", start, ("random", "teacher"))
+    check.choice("readouts", readouts, ("trained", "fixed"))
     if (start, readouts) != ("random", "trained") and width > teacher.k:
         raise ValueError(
             f"start = {start!r}, readouts = {readouts!r} with width = {width}; expected width <= k = {teacher.k}, "
-            "because the student is given parts of the teacher. Try start='random' with readouts='trained'."
+            "because the student begins with features or readouts of the teacher. Try start='random' with "
+            "readouts='trained'."
         )
     rng = check.generator(rng)
     correlation, sigma = np.array(teacher.g.c), teacher.g.polynomial
@@ -123,15 +123,15 @@ def train_student(
     a = v[:width].copy() if given else np.full(width, 1 / math.sqrt(width))
     X = rng.normal(size=(n, d))
     y = np.polynomial.polynomial.polyval(X @ U_star.T, sigma) @ v + teacher.noise * rng.normal(size=n)
-    batch, evaluator = min(batch, n), float(readouts == "trained")
+    batch, readout_rate = min(batch, n), float(readouts == "trained")
 
     moments_U, moments_a = np.zeros((2, width, d)), np.zeros((2, width))
     done, times, errors = 0, [0], [error_of_student(correlation, U_star, v, U, a)]
     batches = epochs(rng, n, batch)
     with bar(progress, steps, "steps") as tick:
-        for target in np.unique(np.linspace(0, steps, RECORDS + 1).astype(int))[1:]:
+        for target in np.unique(np.linspace(0, steps, N_RECORDS + 1).astype(int))[1:]:
             chunk = np.array([next(batches) for _ in range(target - done)])
-            done = train(X, y, chunk, sigma, U, a, moments_U, moments_a, done, steps, rate, evaluator)
+            done = train(X, y, chunk, sigma, U, a, moments_U, moments_a, done, steps, rate, readout_rate)
             times.append(done)
             errors.append(error_of_student(correlation, U_star, v, U, a))
             if tick:
@@ -141,7 +141,7 @@ def train_student(
 
 
 def check_polynomial(teacher, noisy=False):
-    """Refuse what is no teacher with a polynomial for an activation, and, if it must, with noise."""
+    """Refuse all but teachers with a polynomial activation and, if ``noisy``, with noise."""
     good = isinstance(teacher, HierarchicalTeacher) and isinstance(teacher.activation, dict)
     if not good or (noisy and not teacher.noise):
         raise ValueError(
@@ -157,7 +157,7 @@ def sphere(rng, count, d):
 
 
 def epochs(rng, n, batch):
-    """Batches of indices without end, each sample once per epoch (the last n mod batch of an epoch are left out)."""
+    """Endless batches of indices, each sample once per epoch (the last n mod batch of an epoch are left out)."""
     while True:
         yield from rng.permutation(n)[: n - n % batch].reshape(-1, batch)
 

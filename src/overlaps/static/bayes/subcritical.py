@@ -13,8 +13,17 @@ from .power_law import Limit, continuum_gap, rank_integral
 
 __all__ = ["SubcriticalPhase", "SubcriticalPowerLaw"]
 
-RANGE = 1e16  # the lower spinodal is searched up to this factor in lam above the last transition
-ROUNDING = 1e-13  # relative error of integrals over the features: smaller differences say nothing
+
+class SubcriticalOptions(NamedTuple):
+    """Tunable numbers of the search for spinodals."""
+
+    # Factor in lam above the last transition up to which the lower spinodal is searched.
+    max_lam_factor: float = 1e16
+    # Relative error of integrals over the features; smaller differences are rounding.
+    rounding: float = 1e-13
+
+
+SUBCRITICAL = SubcriticalOptions()
 
 
 class SubcriticalPhase(NamedTuple):
@@ -123,9 +132,11 @@ class SubcriticalPowerLaw(Limit):
     def _curve(self):
         """(lam, ``_fall`` there), ascending: a grid, both sides of every transition, and the local maxima."""
         onset, last = self.channel.onset, max([self.channel.onset, *(jump.lam for jump in self.channel.jumps)])
-        # below exp(-1) of the onset alpha rises whatever beta is, and above ``end`` as Delta exceeds a bound of _fall
+        # alpha rises below onset / e for every beta, and above ``end`` because Delta exceeds a bound of _fall
         end = 10 * last
-        while (1 - 2 * self.beta) / (2 * self.beta) * self.channel.overlaps(end)[1] > self.Delta and end < RANGE * last:
+        while (1 - 2 * self.beta) / (2 * self.beta) * self.channel.overlaps(end)[
+            1
+        ] > self.Delta and end < SUBCRITICAL.max_lam_factor * last:
             end *= 10
         grid = np.append(
             np.geomspace(0.3 * onset, 10 * last, 300), np.geomspace(10 * last, end, round(8 * math.log10(end / last)))
@@ -136,7 +147,7 @@ class SubcriticalPowerLaw(Limit):
         peaks = [
             minimum(lambda x: -self._fall(x), lam[i - 1 : i + 2], -fall[i - 1 : i + 2], xatol=1e-5)[0]
             for i in range(1, lam.size - 1)
-            if fall[i - 1] < fall[i] > max(fall[i + 1], ROUNDING / (self.beta * lam[i]))
+            if fall[i - 1] < fall[i] > max(fall[i + 1], SUBCRITICAL.rounding / (self.beta * lam[i]))
             and not np.isin(lam[i - 1 : i + 2], sides).any()
         ]
         order = np.argsort(lam := np.concatenate([lam, peaks]))
@@ -149,10 +160,10 @@ class SubcriticalPowerLaw(Limit):
 
     @cached_property
     def _rising(self):
-        """Stretches (from, to) of lam on which alpha(lam) rises: the stable branches, with few features first."""
+        """Intervals (from, to) of lam on which alpha(lam) rises: the stable branches, with few features first."""
         lam, fall = self._curve
-        # eps and the gap, both 1/lam at large lam, have lost the digits of their difference
-        rising = fall - self.Delta <= ROUNDING / (self.beta * lam)
+        # eps and the gap, both 1/lam at large lam, cancel: their difference has an error of rounding / lam
+        rising = fall - self.Delta <= SUBCRITICAL.rounding / (self.beta * lam)
         edges = []
         for i in np.flatnonzero(rising[:-1] != rising[1:]):
             a, b = lam[i], lam[i + 1]
@@ -176,16 +187,16 @@ class SubcriticalPowerLaw(Limit):
         exchanges, branch = [], 0
         while branch < len(self._rising) - 1:
             candidates = [(self._exchange(branch, j), j) for j in range(branch + 1, len(self._rising))]
-            # none: the two branches overlap by less than rounding
-            nearest = self.phase(self._rising[branch + 1][0]).alpha, branch + 1
-            alpha, following = min((x for x in candidates if x[0] is not None), key=lambda x: x[0], default=nearest)
+            # default: the two branches overlap by less than rounding
+            default = self.phase(self._rising[branch + 1][0]).alpha, branch + 1
+            alpha, following = min((x for x in candidates if x[0] is not None), key=lambda x: x[0], default=default)
             exchanges.append((self._root(alpha, *self._rising[branch]), self._root(alpha, *self._rising[following])))
             branch = following
         return tuple(exchanges)
 
     @property
     def maxwell(self) -> Any:
-        """The Bayes-optimal transition, of several the one where eps jumps most; None where the solution is unique."""
+        """The Bayes-optimal transition with the largest jump of eps; None if the solution is unique."""
         return max(self.transitions, key=lambda pair: pair[0].eps - pair[1].eps, default=None)
 
     def _exchange(self, i, j):
@@ -212,16 +223,16 @@ class SubcriticalPowerLaw(Limit):
         alpha = check.number("alpha", alpha, above=0, hint="alpha is the number of samples over d^2.")
         phases = []
         for low, high in self._rising:
-            begins = low == 0 or self.phase(low).alpha <= alpha * (1 + ROUNDING)
-            if begins and (math.isinf(high) or alpha * (1 - ROUNDING) <= self.phase(high).alpha):
+            begins = low == 0 or self.phase(low).alpha <= alpha * (1 + SUBCRITICAL.rounding)
+            if begins and (math.isinf(high) or alpha * (1 - SUBCRITICAL.rounding) <= self.phase(high).alpha):
                 phases.append(self._root(alpha, low, high))
         return tuple(phases)
 
     def _root(self, alpha, low, high):
         """The phase at alpha on a rising branch low < lam < high."""
-        natural = alpha * (1 - 2 * self.beta) / self.gamma  # lam (Delta + eps)
-        low = max(low, natural / (self.Delta + self.channel.total) * (1 - 1e-12))
-        high = min(high, natural / self.Delta)
+        product = alpha * (1 - 2 * self.beta) / self.gamma  # lam (Delta + eps)
+        low = max(low, product / (self.Delta + self.channel.total) * (1 - 1e-12))
+        high = min(high, product / self.Delta)
 
         def excess(u):
             return self.phase(math.exp(u)).alpha / alpha - 1
@@ -229,5 +240,5 @@ class SubcriticalPowerLaw(Limit):
         low, high = math.log(low), math.log(high)
         if excess(low) >= 0 or excess(high) <= 0:  # at an end, up to rounding
             return self.phase(math.exp(min((low, high), key=lambda u: abs(excess(u)))))
-        # where alpha(lam) is flat to rounding, at the critical noise, the square of 50 bisections is the worst case
+        # worst case of brentq, 50^2 steps: at the critical noise alpha(lam) is constant to rounding
         return self.phase(math.exp(brentq(excess, low, high, xtol=1e-15, rtol=1e-15, maxiter=2500)))

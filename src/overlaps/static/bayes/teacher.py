@@ -32,7 +32,7 @@ class Teacher(Immutable):
 
     @cached_property
     def feature(self):
-        """The scalar problem of one feature; shared by all teachers with this activation."""
+        """The scalar problem of one feature; computed once for all teachers with this activation."""
         return channel_of(correlation_of(self.activation, remove=self.remove, allow_degree2=self.allow_degree2))
 
     @property
@@ -76,13 +76,13 @@ class HierarchicalTeacher(Teacher):
     normalise : bool
         Divide v2 by its sum.
     channel : {"gaussian", "exact"}
-        Law of a label given what is known: Gaussian, or as it is. Exact takes a dict and noise > 0.
+        Law of a label given the known parts of the fields: Gaussian, or exact (needs a dict and noise > 0).
 
     Raises
     ------
     ValueError
         Readouts that are not positive or do not sum to one, negative noise, an activation without components of degree
-        three or more, or with a component of degree two that was not asked for, an exact channel for a function or
+        three or more, or with a component of degree two without ``allow_degree2``, an exact channel for a function or
         without noise.
 
     Notes
@@ -104,10 +104,10 @@ class HierarchicalTeacher(Teacher):
 
     p(y|V) the density of a label given the known parts omega_i = sqrt(q_i) V_i of the fields, N its entropy power; the
     Gaussian channel is N = Delta + eps. Overlaps of posterior samples between different features are taken to be zero:
-    *exact* for even sigma. For odd ones what leaves q = 0 is the sum of all features, so that solutions of small
-    overlap at k >= 2 are no predictions; ``information(q).cross`` says how much is left out. sigma has all Hermite
-    coefficients >= 0, and v_i > 0. :attr:`m`, :attr:`thresholds`, :attr:`onset` and :meth:`window` are those of the
-    Gaussian channel.
+    *exact* for even sigma. For odd sigma the sum of all features is the first to leave q = 0, so that solutions of
+    small overlap at k >= 2 are no predictions; ``information(q).cross`` measures what is left out. All Hermite
+    coefficients of sigma are >= 0, and v_i > 0. :attr:`m`, :attr:`thresholds`, :attr:`onset` and :meth:`window` are
+    those of the Gaussian channel.
 
     Examples
     --------
@@ -137,7 +137,7 @@ class HierarchicalTeacher(Teacher):
         v2 = self._readouts()
         remove = None if self.remove is None else degrees(self.remove)
         self._set(noise=noise, v2=v2, k=v2.size, remove=remove)
-        self.feature.onset  # noqa: B018 - built now, so that a bad activation is refused here
+        self.feature.onset  # noqa: B018 - computed here so that a bad activation is refused here
         if self.channel == "exact" and not (self.noise > 0 and isinstance(self.activation, dict)):
             raise ValueError(
                 f"channel = 'exact' with noise = {self.noise:g}, activation = {check.shown(self.activation)}; expected "
@@ -160,9 +160,9 @@ class HierarchicalTeacher(Teacher):
             if self.v2 is None or np.array_equal(self.v2, law):
                 return law
         if self.v2 is None or self.beta is not None:
-            came = "neither v2 nor beta" if self.v2 is None else "v2 beside another power law"
+            given = "neither v2 nor beta" if self.v2 is None else "v2 beside another power law"
             raise ValueError(
-                f"{came}; expected v2=..., or beta=... with k=... In dataclasses.replace, reset the other with v2=None."
+                f"{given}; expected v2=..., or beta=... with k=... In dataclasses.replace reset the other with v2=None."
             )
         v2 = check.array("v2", self.v2, ("k",))
         if v2.size == 0 or np.any(v2 <= 0):
@@ -189,7 +189,7 @@ class HierarchicalTeacher(Teacher):
 
     @property
     def thresholds(self) -> Floats:
-        """First-order transitions of one feature: rows (lambda, q below, q above), empty when all is continuous."""
+        """First-order transitions of one feature, an array of (lambda, q below, q above); empty if continuous."""
         return self.feature.jumps
 
     @property
@@ -213,7 +213,8 @@ class HierarchicalTeacher(Teacher):
         """Overlaps and Bayes error at nu = n/d.
 
         Exact channel: the least and the greatest solution are limits of a monotone iteration; between them solutions
-        are sought on a grid (equal readouts) or from the first m features known. Not all may be found.
+        are sought on a grid (equal readouts) or from starts at which the first m features are known. Some may be
+        missed.
 
         Without noise and for nu > k the teacher is learned perfectly: eps = 0, s = phi = infinity; errors below 1e-304
         are 0, too. With more than 2000 transitions between the least and the largest solution, neighbouring ones far
@@ -224,22 +225,22 @@ class HierarchicalTeacher(Teacher):
         nu : float
             Data, n/d > 0.
         selection : {"bayes", "uninformed", "informed"}
-            Which of several solutions: the one of largest potential, of largest error (each feature at its own best,
-            as few known as possible; no algorithm), or of smallest error.
+            Which of several solutions: that of largest potential, of largest error (each feature at its own best, as
+            few known as possible; no algorithm), or of smallest error.
         overlaps : {"diagonal", "matrix"}
-            Exact channel of two features: "matrix" keeps the overlaps between different features, which odd
+            Exact channel of two features: "matrix" includes the overlaps between different features, which odd
             activations have, and finds Q with Q (1 - Q)^-1 = nu G(Q), eps to about 1e-4, in some seconds.
         samples : int
-            Exact channel with k >= 3: what is known of the other features is sampled this often in each of four
-            replicas, whose spread is the error bar. One and two features are integrated.
+            Exact channel with k >= 3: samples of the known parts of the other features in each of four replicas; the
+            spread of the replicas is the error bar. One and two features are integrated.
         rng : int or numpy.random.Generator
             Seed of these samples.
 
         Raises
         ------
         ValueError
-            nu that is not positive or too large to be resolved, or an unknown selection; an exact channel of too
-            little noise or too many different readouts; a matrix of overlaps otherwise than of two features with it.
+            nu that is not positive or too large to be resolved; an unknown selection; an exact channel with too little
+            noise or too many different readouts; ``overlaps="matrix"`` without the exact channel of two features.
 
         Warns
         -----
@@ -294,7 +295,7 @@ class HierarchicalTeacher(Teacher):
         """
         q = check.array("q", q, (self.k,))
         if np.any((q < 0) | (q >= 1)):
-            raise check.refused("q", q, "overlaps 0 <= q < 1. At q = 1 there is nothing to learn.")
+            raise check.refused("q", q, "overlaps 0 <= q < 1. At q = 1 everything is learned.")
         samples, rng = check.count("samples", samples, least=2), check.generator(rng)
         if self.channel == "exact":
             return exact_information(self, q, samples, rng)
@@ -318,7 +319,7 @@ class HierarchicalTeacher(Teacher):
         samples: int = 64,
         rng: Rng = 0,
     ) -> BayesCurve:
-        r"""Learning curve in its exact parametric form, :math:`\nu(s) = s\,(\Delta + \epsilon(s))`; no root is sought.
+        r"""Learning curve in its exact parametric form :math:`\nu(s) = s\,(\Delta + \epsilon(s))`, without root search.
 
         Parameters
         ----------
@@ -357,7 +358,9 @@ class HierarchicalTeacher(Teacher):
 
     def _exact_curve(self, nu, s, points, samples, rng):
         if s is not None:
-            raise ValueError("s with channel='exact'; expected an interval of nu, because s is no parameter then.")
+            raise ValueError(
+                "s with channel='exact'; expected an interval of nu. s parametrises Gaussian channels only."
+            )
         low, high = self._interval(nu, points)
         seeds = check.generator(rng).spawn(points)
         grid = np.geomspace(low, high, points)
@@ -385,13 +388,13 @@ class HierarchicalTeacher(Teacher):
         return np.geomspace(low, high, points)
 
     def window(self, feature: int) -> tuple[float, float]:
-        r"""Interval of nu where one solution knows the feature, by its first transition, and another does not.
+        r"""Interval of nu in which one solution has learned the feature (first transition) and another has not.
 
         .. math:: \Big[\min_{s > s_i} \nu(s),\ \max_{s < s_i} \nu(s)\Big], \qquad s_i = \lambda_\sigma / v_i^2
 
         *Exact* given the fixed-point equations. The Bayes-optimal transition lies between the two ends. Both are
-        information-theoretic: at the upper end no solution is left in which every other feature sits at its own best
-        and this one is unknown. That says nothing about what an algorithm finds.
+        information-theoretic: beyond the upper end there is no solution in which every other feature is at its own best
+        and this one is unknown. Algorithms may need more data.
 
         Parameters
         ----------
@@ -401,9 +404,9 @@ class HierarchicalTeacher(Teacher):
         Returns
         -------
         tuple of float
-            Where the solutions with the feature begin and where those without it end; the width is
-            lambda_sigma g(q_sigma) for a single feature, that times their number for a group of equal readouts, and
-            more where the windows of similar readouts merge.
+            Beginning of the solutions with the feature and end of those without it. The width is lambda_sigma
+            g(q_sigma) for a single feature, that times their number for a group of equal readouts, and more if the
+            windows of similar readouts merge.
         """
         feature = check.scalar(feature)
         if isinstance(feature, bool) or not isinstance(feature, int | np.integer) or not 0 <= feature < self.k:

@@ -1,8 +1,8 @@
-"""The learning rate of one giant step after which the trained readout has the least test error."""
+"""Learning rate of one giant step that minimises the test error of the trained readout."""
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -13,14 +13,24 @@ from .solving import dimension
 
 __all__ = ["BestStep", "best_step"]
 
-POINTS = 40
-SPIKES = 0.02, 8.0  # looked at as d -> infinity
-WEAKEST = 0.1  # r sqrt(d) of the weakest spike looked at at finite d
+
+class RateScanOptions(NamedTuple):
+    """Default learning rates of the scan, by the spikes r that they make."""
+
+    points: int = 40
+    # Weakest and strongest spike; minima outside are reported as such.
+    min_spike: float = 0.02
+    max_spike: float = 8.0
+    # r sqrt(d) of the weakest spike at finite d.
+    min_scaled_spike: float = 0.1
+
+
+RATE_SCAN = RateScanOptions()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BestStep(Immutable):
-    """Learning rate of least test error; made by :func:`overlaps.static.best_step`.
+    """Learning rate with the least test error; made by :func:`overlaps.static.best_step`.
 
     Attributes
     ----------
@@ -29,9 +39,9 @@ class BestStep(Immutable):
     model : SpikedRandomFeatures
         The features after that step.
     rates, errors : ndarray, shape (n,)
-        Learning rates looked at, ascending, and their test errors.
+        Learning rates of the scan, ascending, and their test errors.
     message : str
-        Whether it is a minimum, or which end of the rates looked at is best.
+        Whether it is a minimum, or which end of the scan is best.
     """
 
     eta_tilde: float
@@ -57,14 +67,14 @@ def best_step(
     rates: ArrayLike | None = None,
     **options: Any,
 ) -> "BestStep":
-    r"""Learning rate of one giant step at which the ridge readout errs least.
+    r"""Learning rate of one giant step that minimises the test error of the ridge readout.
 
     .. math:: \min_{\tilde\eta}\ E(y - \hat y)^2 \qquad \mbox{at } \alpha_0 = n_0/d,\ \alpha = n/d,\ \beta = p/d
 
-    Larger rates make larger spikes r, which bend what the network can learn along its spike, and a larger bulk c where
-    the step has few samples, which is noise. *Asymptotic* at d = infinity, *heuristic* at finite d, as the errors of
-    which it is the minimum; of the spiked random features, not the network itself, which differs by some per cent
-    (:func:`finite_batch_network`). The rate is good to about 1e-5, relative. Only the lowest of the rates looked at is
+    Larger rates make larger spikes r, which change the functions that the network can learn along its spike. With few
+    samples of the step they also make a larger bulk c, which is noise. *Asymptotic* at d = infinity, *heuristic* at
+    finite d, like the errors. The minimum is that of the spiked random features; the network itself differs by some
+    per cent (:func:`finite_batch_network`). The rate is good to about 1e-5, relative. Only the best rate of the scan is
     refined. Source: Cui et al. (2024), arXiv:2402.04980, section 4.3 and (28), who choose the rate for the bounds.
 
     Parameters
@@ -78,14 +88,14 @@ def best_step(
     d : float
         Input dimension, as in :meth:`SpikedRandomFeatures.solve`.
     rates : array_like, shape (n,), optional
-        Learning rates to look at before the best is refined, at least 3; by default for spikes up to r = 8.
+        Learning rates of the scan before the best is refined, at least 3; by default for spikes up to r = 8.
     **options
         As in :meth:`SpikedRandomFeatures.after_one_step`.
 
     Raises
     ------
     ValueError
-        No step (alpha0 = 0), fewer than 3 rates, rates that are not positive, all else that the step refuses.
+        No step (alpha0 = 0), fewer than 3 rates, rates that are not positive, or arguments that the step refuses.
 
     Examples
     --------
@@ -108,8 +118,9 @@ def best_step(
 
     if rates is None:
         unit = np.max(np.abs(after(1.0).r))  # spikes grow like the rate
-        lowest = SPIKES[0] if math.isinf(dimension(after(1.0), d)) else WEAKEST / math.sqrt(d)
-        rates = np.geomspace(min(lowest, SPIKES[0]), SPIKES[1], POINTS) / unit
+        scan = RATE_SCAN
+        lowest = scan.min_spike if math.isinf(dimension(after(1.0), d)) else scan.min_scaled_spike / math.sqrt(d)
+        rates = np.geomspace(min(lowest, scan.min_spike), scan.max_spike, scan.points) / unit
     rates = np.sort(check.array("rates", rates, ("n",)))
     if rates.size < 3 or rates[0] <= 0:
         raise check.refused("rates", rates, "at least 3 learning rates > 0.")
@@ -117,7 +128,7 @@ def best_step(
     rate, mse, i = minimum(error, rates, errors, rtol=1e-6, ends=False)
     message = "a minimum"
     if not 0 < i < rates.size - 1:
-        message = f"the error still falls at the {'largest' if i else 'smallest'} rate looked at"
+        message = f"the error still falls at the {'largest' if i else 'smallest'} rate of the scan"
     model = after(rate)
     penalty = model.optimal_lam(alpha, d).lam if lam is None else float(lam)
     return BestStep(rate, mse, penalty, model, rates, errors, message)

@@ -1,4 +1,4 @@
-r"""Blocks of neurons: how the resolvent of their rows answers to the data, and the merging of readout letters.
+r"""Blocks of neurons: response of their rows' resolvent to the data, and the merging of readout letters.
 
 Block b holds a fraction rho_b of the neurons, with spike r_b and bulk variance c_b. With g_b the resolvent's diagonal
 on block b and Gam = beta diag(rho c g), rows uniform on the sphere obey
@@ -13,6 +13,7 @@ The latter are (159), (160) of Cui et al. (2024), arXiv:2402.04980, Appendix D.3
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
@@ -21,11 +22,25 @@ from ..._base import check
 from ...gaussian.quadrature import legendre
 from .ridge import BlockPairs, Response
 
-ITERATIONS = 100  # most steps of Newton's method for the inner equation of g
+
+class BlockOptions(NamedTuple):
+    """Tunable numbers of blocks of neurons."""
+
+    # Newton's iterations for g, and for the R-transform of given eigenvalues.
+    max_iterations: int = 100
+    # Gauss-Legendre panels under the density of a continuous law of the readout.
+    panels: int = 400
+    # Probability of each tail of the law that is cut off.
+    tail: float = 1e-15
+    # Error of the mass of the density above which the law is refused.
+    mass_tol: float = 1e-9
+
+
+BLOCKS = BlockOptions()
 
 
 def directions(packing):
-    """Unit changes of packed Vh: X1 (J, B, B) symmetric and X2 (J, B)."""
+    """Derivatives of Vh with respect to its packed entries: X1 (J, B, B), symmetric, and X2 (J, B)."""
     J, B = packing.w.size, packing.B
     X1, X2 = np.zeros((J, B, B)), np.zeros((J, B))
     pair = np.arange(packing.pairs)
@@ -49,7 +64,7 @@ def iid_rows(c, beta, lam, fractions):
     def diagonal(Vh1, Vh2):
         """G by Newton's method in log g, from above: the map is monotone."""
         g = 1 / (lam + Vh2)
-        for _ in range(ITERATIONS):
+        for _ in range(BLOCKS.max_iterations):
             N = np.linalg.solve(one + Vh1 * (per_neuron * g), Vh1)  # symmetric
             inverse = lam + Vh2 + c * np.diag(N)
             error = np.log(g * inverse)
@@ -99,14 +114,14 @@ def orthonormal_rows(c, beta, lam, fractions):
 
 
 def along_directions(response, rank):
-    """The response of rows that are read out along several directions, none of which the bulk tells from the others."""
-    same = np.eye(rank)
+    """The response of rows that are read out along several directions, which are equivalent for the bulk."""
+    eye = np.eye(rank)
 
-    def answer(Vh):
+    def response_along_all(Vh):
         one = response(Vh)
-        return one._replace(T=np.kron(one.T, same), dT=np.array([np.kron(x, same) for x in one.dT]))
+        return one._replace(T=np.kron(one.T, eye), dT=np.array([np.kron(x, eye) for x in one.dT]))
 
-    return answer
+    return response_along_all
 
 
 def letters(readout, fractions):
@@ -117,9 +132,9 @@ def letters(readout, fractions):
     values = check.array(
         "readout", readout, ("B",), "It lists the values t_b of sqrt(p) a_i, such as (1.0,).", filled=True
     )
-    parts = shares("readout", values.size, fractions)
+    fractions = checked_fractions("readout", values.size, fractions)
     distinct, index = np.unique(np.round(np.abs(values), 14), return_inverse=True)
-    return distinct, np.bincount(index, weights=parts)
+    return distinct, np.bincount(index, weights=fractions)
 
 
 class Eigenvalues:
@@ -130,9 +145,9 @@ class Eigenvalues:
         self.weight = counts / counts.sum()
 
     def at(self, m):
-        """The s, and f with the divided differences of f and m f, at positive m (B,)."""
-        s = np.maximum(1 / m - 1, self.weight[0] / m - self.D[0])  # both from below, where Newton's method stays
-        for _ in range(ITERATIONS):
+        """Values f at positive m (B,), and the divided differences of f and h = m f."""
+        s = np.maximum(1 / m - 1, self.weight[0] / m - self.D[0])  # lower bounds; Newton's method ascends
+        for _ in range(BLOCKS.max_iterations):
             inverse = 1 / (s[:, None] + self.D)
             mean = inverse @ self.weight
             step = (1 / m - 1 / mean) * mean**2 / (inverse**2 @ self.weight)
@@ -142,51 +157,51 @@ class Eigenvalues:
         inverse = 1 / (s[:, None] + self.D)
         f = inverse @ (self.weight * self.D) / m
         pairs = self.weight * inverse[:, None] * inverse
-        of_h = pairs @ self.D / pairs.sum(axis=2)
+        slope_of_h = pairs @ self.D / pairs.sum(axis=2)
         spread = np.sum(pairs * (self.D - f[:, None]) ** 2, axis=2)  # without cancellation
-        return f, -spread / ((s[:, None] + f) * pairs.sum(axis=2) * m[:, None]), of_h
+        return f, -spread / ((s[:, None] + f) * pairs.sum(axis=2) * m[:, None]), slope_of_h
 
 
 def given_rows(c, beta, lam, bulk, fractions):
-    """Response of blocks of rows W0, W0 W0^T of given eigenvalues and of eigenvectors that know nothing of the blocks.
+    """Response of blocks of rows W0 with given eigenvalues of W0 W0^T and eigenvectors independent of the blocks.
 
     With P = diag(rho c g), M = P^(1/2) Vh1 P^(1/2) and f(M) by the R-transform of the eigenvalues,
 
         V1 = P^(1/2) f(M) P^(1/2),      rho_b = V2_b (lam + Vh2_b) + (V1 Vh1)_bb,      T = (1 - beta V1 Vh1)^-1 beta V1.
 
-    For independent rows f = 1 / (1 + beta m), for orthonormal ones 1: what is said above.
+    f = 1 / (1 + beta m) for independent rows and f = 1 for orthonormal ones give the equations above.
     """
     packing, law, one = BlockPairs(c.size), Eigenvalues(bulk), np.eye(c.size)
     X1, X2 = directions(packing)
 
-    def parts(g, Vh1, Vh2):
-        """Left minus right sides of the equations of V2, their slopes by log g, and what V1 is made of."""
+    def equations(g, Vh1, Vh2):
+        """Left minus right sides of the equations of V2, their derivatives by log g, and the factors of V1."""
         root = np.sqrt(fractions * c * g)
         m, U = np.linalg.eigh(root[:, None] * Vh1 * root)
         m = np.maximum(m, 1e-12)
-        f, of_f, of_h = law.at(m)
+        f, slope_of_f, slope_of_h = law.at(m)
         pairs = U[:, :, None] * U[:, None, :]
-        slopes = np.einsum("bij,ij,cij->bc", pairs, of_h * (m[:, None] + m) / 2, pairs)
+        slopes = np.einsum("bij,ij,cij->bc", pairs, slope_of_h * (m[:, None] + m) / 2, pairs)
         F = g * (lam + Vh2) + U**2 @ (m * f) / fractions
-        return F, np.diag(g * (lam + Vh2)) + slopes / fractions[:, None], (root, m, U, f, of_f, of_h)
+        return F, np.diag(g * (lam + Vh2)) + slopes / fractions[:, None], (root, m, U, f, slope_of_f, slope_of_h)
 
     def response(Vh):
         Vh1, Vh2 = packing.unpack(Vh)
         g = 1 / (lam + Vh2)
-        for _ in range(ITERATIONS):
-            F, slopes, _ = parts(g, Vh1, Vh2)
+        for _ in range(BLOCKS.max_iterations):
+            F, slopes, _ = equations(g, Vh1, Vh2)
             step = np.linalg.solve(slopes / F[:, None], np.log(F))
             g = g * np.exp(-np.clip(step, -3.0, 3.0))
             if np.max(np.abs(step)) < 1e-15:
                 break
-        _, slopes, (root, m, U, f, of_f, of_h) = parts(g, Vh1, Vh2)
+        _, slopes, (root, m, U, f, slope_of_f, slope_of_h) = equations(g, Vh1, Vh2)
         inner = U.T @ (root[:, None] * X1 * root) @ U
-        kick = g * X2 + np.einsum("bi,jik,bk->jb", U, of_h * inner, U) / fractions
+        kick = g * X2 + np.einsum("bi,jik,bk->jb", U, slope_of_h * inner, U) / fractions
         dx = -np.linalg.solve(slopes, kick.T).T
         both = (dx[:, :, None] + dx[:, None, :]) / 2
         inner = inner + U.T @ (both * ((U * m) @ U.T)) @ U
         V1 = root[:, None] * ((U * f) @ U.T) * root
-        dV1 = both * V1 + root[:, None] * (U @ (of_f * inner) @ U.T) * root
+        dV1 = both * V1 + root[:, None] * (U @ (slope_of_f * inner) @ U.T) * root
         Y = np.linalg.inv(one - beta * V1 @ Vh1)
         T = beta * Y @ V1
         dT = beta * Y @ dV1 @ Y.T + T @ X1 @ T.T
@@ -195,16 +210,13 @@ def given_rows(c, beta, lam, bulk, fractions):
     return response
 
 
-LAWS = ("gaussian", "uniform")  # names of laws with mean square one
-PANELS, TAIL, MASS = 400, 1e-15, 1e-9  # panels under a density without its tails; a larger error of its mass is refused
-
-
 def law_of(readout):
     """The continuous law of a readout, one of SciPy's or a name; None for a sequence of letters."""
-    from scipy import stats  # here, for it takes longer to import than the package
+    from scipy import stats  # imported here because it takes longer than the package
 
     if isinstance(readout, str):
-        name = check.choice("readout", readout, LAWS, "Or a frozen law of scipy.stats, or a sequence of letters.")
+        hint = "Or a frozen law of scipy.stats, or a sequence of letters."
+        name = check.choice("readout", readout, ("gaussian", "uniform"), hint)  # both with mean square one
         return stats.norm() if name == "gaussian" else stats.uniform(-math.sqrt(3), 2 * math.sqrt(3))
     if not hasattr(readout, "rvs"):
         return None
@@ -217,39 +229,40 @@ def law_of(readout):
 
 
 def gauss_letters(law, count):
-    """Gauss's rule in t^2 / (E[t^2] + t^2) under a law of t: letters t > 0 and their weights, (count,) each.
+    """Gauss's quadrature in t^2 / (E[t^2] + t^2) under a law of t: letters t > 0 and their weights, (count,) each.
 
-    Errors are averages of what is even and smooth in t for an odd student, and levels off where students saturate.
+    With an odd student, errors are averages of functions that are even and smooth in t. With a saturating student these
+    functions become constant at large t.
     """
-    low, high = law.ppf(TAIL), law.isf(TAIL)
-    ends = np.unique(np.concatenate([np.linspace(low, high, PANELS + 1), [0.0] if low < 0 < high else []]))
+    low, high = law.ppf(BLOCKS.tail), law.isf(BLOCKS.tail)
+    ends = np.unique(np.concatenate([np.linspace(low, high, BLOCKS.panels + 1), [0.0] if low < 0 < high else []]))
     x, weight = legendre(16)
     t = np.ravel(ends[:-1, None] + np.diff(ends)[:, None] * x)
     weight = np.ravel(np.diff(ends)[:, None] * weight) * law.pdf(t)
-    if not abs(weight.sum() - 1) < MASS:
+    if not abs(weight.sum() - 1) < BLOCKS.mass_tol:
         raise ValueError(
-            f"readout = {check.shown(law)} has a density that a rule of {t.size} points cannot integrate: its mass is "
-            f"{weight.sum():.6g}; expected a bounded density without heavy tails."
+            f"readout = {check.shown(law)} has a density that a quadrature of {t.size} points cannot integrate: its "
+            f"mass is {weight.sum():.6g}; expected a bounded density without heavy tails."
         )
     square = weight @ (t * t)
     x = t * t / (square + t * t)
     basis, a, b = np.sqrt(weight / weight.sum())[:, None], [], []
     for _ in range(count):  # Lanczos
-        moved = x * basis[:, -1]
-        a.append(moved @ basis[:, -1])
+        vector = x * basis[:, -1]
+        a.append(vector @ basis[:, -1])
         for _ in range(2):
-            moved = moved - basis @ (basis.T @ moved)
-        b.append(np.linalg.norm(moved))
-        basis = np.column_stack([basis, moved / b[-1]])
+            vector = vector - basis @ (basis.T @ vector)
+        b.append(np.linalg.norm(vector))
+        basis = np.column_stack([basis, vector / b[-1]])
     nodes, vectors = eigh_tridiagonal(a, b[:-1])
     return np.sqrt(square * nodes / (1 - nodes)), vectors[0] ** 2
 
 
-def shares(name, size, fractions):
+def checked_fractions(name, size, fractions):
     """Fractions of neurons, positive and of sum one; equal ones by default."""
     if fractions is None:
         return np.full(size, 1 / size)
-    parts = check.array("fractions", fractions, ("B",), hint="One for each block.")
-    if parts.size != size or np.any(parts <= 0) or abs(parts.sum() - 1) > 1e-12:
+    values = check.array("fractions", fractions, ("B",), hint="One for each block.")
+    if values.size != size or np.any(values <= 0) or abs(values.sum() - 1) > 1e-12:
         raise check.refused("fractions", fractions, f"{size} positive numbers of sum 1, one for each entry of {name}.")
-    return parts / parts.sum()
+    return values / values.sum()

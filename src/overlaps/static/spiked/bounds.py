@@ -13,9 +13,21 @@ from .ridge import Features, explained, strong_ridge
 
 __all__ = ["Bounds", "RateBounds", "bounds", "bounds_over_rate"]
 
-SPIKES = np.geomspace(0.05, 8.0, 48)  # looked at before the minimum is refined
-LEAST, MOST = 1e-3, 30.0  # if the minimum is not among these, spikes are added down and up to here
-MORE = 8  # spikes added at a time
+
+class SpikeScanOptions(NamedTuple):
+    """Spikes r at which the bounds are evaluated before their minima are refined."""
+
+    # First grid, evenly spaced in log r. With half as many points a second minimum may be missed.
+    points: int = 48
+    first_min: float = 0.05
+    first_max: float = 8.0
+    # While a minimum is at an end of the grid, this many spikes are added there, until it extends beyond these limits.
+    added_points: int = 8
+    min_spike: float = 1e-3
+    max_spike: float = 30.0
+
+
+SPIKE_SCAN = SpikeScanOptions()
 
 
 class Bounds(NamedTuple):
@@ -27,9 +39,9 @@ class Bounds(NamedTuple):
 
 
 class RateBounds(NamedTuple):
-    """Smallest bounds over the learning rate: the spikes r that reach them, and their tau = ``r / (h1 |h1*|)``.
+    """Smallest bounds over the learning rate, with their spikes r and tau = ``r / (h1 |h1*|)``.
 
-    ``message`` says whether both are minima; else a bound still falls at the smallest or largest spike looked at.
+    ``message``: whether both are minima, or which bound still falls at the smallest or largest spike of the scan.
     """
 
     upper: float
@@ -49,18 +61,18 @@ def bounds(model: Any, d: float = math.inf) -> Bounds:
         L &= E[hh] - v^\top G^{-1} v - \frac{E[\mu_1 h_1]^2}{E[\mu_1^2]}, \qquad
         G = {\rm Gram}(\mu_0, k\mu_1),\ v = (E[h \mu_0], E[h k \mu_1])
 
-    U is the error of the ridge as lam -> infinity, hence an upper bound on the error at the best lam. L is what the
-    span of mu0(k), k mu1(k) and mu1(k) times the orthogonal direction leaves; it is reached as alpha/beta -> infinity,
-    beta -> infinity. With several blocks of neurons the spans grow accordingly.
+    U is the error of the ridge as lam -> infinity, hence an upper bound on the error at the best lam. L is the error of
+    the best function in the span of mu0(k), k mu1(k) and mu1(k) times the orthogonal direction; it is reached as
+    alpha/beta -> infinity, beta -> infinity. Several blocks of neurons span more functions.
 
-    At finite d the p = beta d neurons are too few to average out what they fluctuate given k: a readout of the mean
-    :math:`m_b` on block b pays :math:`m_b^2 E[c_b \mu_{1,b}^2 + \mu_{2,b}^2] / (\rho_b p)` if it is constant there,
-    and never less than :math:`m_b^2 E[\mu_{2,b}^2] / (\rho_b p)`. U and L are least squares with these costs.
+    At finite d the fluctuations of the p = beta d neurons given k do not average out. They cost a readout of mean
+    :math:`m_b` on block b the error :math:`m_b^2 E[c_b \mu_{1,b}^2 + \mu_{2,b}^2] / (\rho_b p)` if it is constant
+    there, and never less than :math:`m_b^2 E[\mu_{2,b}^2] / (\rho_b p)`. U and L are least squares with these costs.
 
-    *Asymptotic*, d -> infinity: exact there, for any width. At finite d L is a bound on what
-    :meth:`SpikedRandomFeatures.solve` gives for any alpha and lam at this d and beta, and U the error of the best
-    readout that is constant on each block, which a ridge 1 << lam << n comes close to. *Heuristic* as that. Both limits
-    vanish, and learning can be perfect, where gamma = 1 and mu0(k) is proportional to the target: sigma = erf(x/sqrt 2)
+    *Asymptotic*, d -> infinity: exact there, for any width. At finite d, L bounds the error of
+    :meth:`SpikedRandomFeatures.solve` for any alpha and lam at this d and beta, and U is the error of the best readout
+    that is constant on each block, nearly reached by a ridge 1 << lam << n. *Heuristic*, like that error. Both bounds
+    vanish, and learning can be perfect, if gamma = 1 and mu0(k) is proportional to the target: sigma = erf(x/sqrt 2)
     learns erf(w x/sqrt 2) at r = w sqrt(1 + c). Source: Cui et al. (2024), arXiv:2402.04980, (26) and (27) for gamma =
     1; gamma < 1 is derived here.
 
@@ -97,7 +109,7 @@ def bounds(model: Any, d: float = math.inf) -> Bounds:
 
 
 def basis_bounds(features, noise, bias=False, cost=0.0, least=0.0):
-    """U and L, with the costs of the mu0 in either."""
+    """U with the costs ``cost`` of the mu0, and L with the costs ``least``."""
     root = np.sqrt(features.weight)
     basis = np.concatenate([features.means(bias), features.u])
     rest = float(features.weight @ features.hh) + noise**2
@@ -108,7 +120,7 @@ def basis_bounds(features, noise, bias=False, cost=0.0, least=0.0):
 
 
 def linear_error(table, noise, bias=False):
-    """Error of the best linear predictor, E[sigma_*^2] - |E[z sigma_*]|^2; with a bias the variance comes first."""
+    """Error of the best linear predictor, E[sigma_*^2] - |E[z sigma_*]|^2; with a bias the mean is subtracted, too."""
     slopes = np.concatenate([np.atleast_2d(table.k.T * table.h), np.atleast_2d(table.h1)]) @ table.weight
     mean = table.weight @ table.h if bias else 0.0
     return float(table.weight @ table.hh - mean**2 - slopes @ slopes) + noise**2
@@ -126,10 +138,10 @@ def bounds_over_rate(
 
     .. math:: \min_r U(r), \quad \min_r L(r) \qquad \mbox{at } \gamma = c = 1, \quad r = \tau\, h_1 |h_1^*|
 
-    *Asymptotic*, d -> infinity, n0/d -> infinity. Minima over r to 1e-6 relative: spikes from 0.05 to 8 are looked at,
-    and as many more, down to about 0.001 and up to about 40, as it takes to have the minimum inside. A target that
-    jumps has none with a saturating student, nor has a linear one: larger, or smaller, spikes are always better;
-    ``message`` says so. Source: Cui et al. (2024), arXiv:2402.04980, (28).
+    *Asymptotic*, d -> infinity, n0/d -> infinity. Minima over r to 1e-6 relative: spikes from 0.05 to 8 are scanned,
+    and more, down to about 0.001 and up to about 40, until the minimum is inside. There is no minimum for a target that
+    jumps with a saturating student, because larger spikes are always better, nor for a linear target, because smaller
+    ones are; ``message`` reports this. Source: Cui et al. (2024), arXiv:2402.04980, (28).
 
     Parameters
     ----------
@@ -143,7 +155,7 @@ def bounds_over_rate(
     Raises
     ------
     ValueError
-        A target without linear part: no step finds its direction.
+        A target without linear part, whose direction one step does not learn.
 
     Examples
     --------
@@ -168,7 +180,7 @@ def bounds_over_rate(
     grid, values = _scanned(bounds_at)
     minima = (minimum(lambda r, i=i: bounds_at(r)[i], grid, values[:, i], rtol=1e-6) for i in (0, 1))
     (r_upper, upper, _), (r_lower, lower, _) = minima
-    ends = [f"the {name} bound still falls at r = {grid[i]:.3g}, the {text} spike looked at"
+    ends = [f"the {name} bound still falls at r = {grid[i]:.3g}, the {text} spike of the scan"
             for name, i in zip(("upper", "lower"), np.argmin(values, axis=0), strict=True)
             for end, text in ((0, "smallest"), (len(grid) - 1, "largest")) if i == end]  # fmt: skip
     rate = h1 * abs(h1_star)
@@ -177,16 +189,17 @@ def bounds_over_rate(
 
 
 def _scanned(bounds_at):
-    """Spikes and the two bounds there: wide enough to have both minima inside, or as wide as is allowed."""
-    known = {r: bounds_at(r) for r in SPIKES}
+    """Spikes and both bounds there; the grid is extended until it contains both minima or reaches its limits."""
+    scan = SPIKE_SCAN
+    computed = {r: bounds_at(r) for r in np.geomspace(scan.first_min, scan.first_max, scan.points)}
     while True:
-        grid = np.sort([*known])
-        values = np.array([known[r] for r in grid])
-        lowest, factors = np.argmin(values, axis=0), (grid[1] / grid[0]) ** np.arange(1, MORE + 1)
-        if 0 in lowest and grid[0] > LEAST:
-            more = grid[0] / factors
-        elif len(grid) - 1 in lowest and grid[-1] < MOST:
-            more = grid[-1] * factors
+        grid = np.sort([*computed])
+        values = np.array([computed[r] for r in grid])
+        lowest, factors = np.argmin(values, axis=0), (grid[1] / grid[0]) ** np.arange(1, scan.added_points + 1)
+        if 0 in lowest and grid[0] > scan.min_spike:
+            added = grid[0] / factors
+        elif len(grid) - 1 in lowest and grid[-1] < scan.max_spike:
+            added = grid[-1] * factors
         else:
             return grid, values
-        known |= {r: bounds_at(r) for r in more}
+        computed |= {r: bounds_at(r) for r in added}

@@ -1,26 +1,34 @@
 """Conditional Gaussian coefficients: features and labels given the projection k of the input on the spike.
 
 Integrals over z use the trapezoid rule, which converges exponentially for analytic functions, or Gauss-Legendre panels
-between the images of the break points. A table is accepted when it agrees with one of about twice the step; a jump or
-a kink that was not declared never does.
+between the images of the break points. A table is accepted when it agrees with one of about twice the step; with an
+undeclared jump or kink no tables agree.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..._base import Immutable, check
 from ...gaussian.quadrature import RANGE, panels, trapezoid
-from . import averages
-from .averages import check_growth, function_of, hermite_parts, kinks_of, relative, spacing, unresolved
+from .averages import QUADRATURE, check_growth, function_of, hermite_parts, kinks_of, relative, spacing, unresolved
 
 __all__ = ["Coefficients", "conditional"]
 
-LARGEST = 3 * 10**7  # values in the coarsest table; the finer ones have several times more
-NARROW = 1e-11  # a smoothed jump of smaller relative width is treated as a jump
+
+class TableOptions(NamedTuple):
+    """Limits of the tables over k."""
+
+    # Values in the coarsest table above which a model is refused; the finer tables have several times more.
+    max_values: int = 3 * 10**7
+    # Relative width of a smoothed jump below which it is treated as a jump.
+    min_jump_width: float = 1e-11
+
+
+TABLES = TableOptions()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,7 +38,7 @@ class Coefficients(Immutable):
     Attributes
     ----------
     k, weight : ndarray, shape (n,)
-        Points and a rule, E[f(k)] = weight @ f(k) for k ~ N(0, 1); no weights in tables made by :meth:`at`.
+        Points and weights, E[f(k)] = weight @ f(k) for k ~ N(0, 1); no weights in tables made by :meth:`at`.
     mu0, mu1, mu2_squared : ndarray, shape (n,)
         Mean, linear part and remaining variance of the features.
     u : ndarray, shape (n,)
@@ -58,13 +66,13 @@ class Coefficients(Immutable):
         return self.source.table(k, None, self.step)
 
     def refined(self, times):
-        """The same functions on a rule over k with a finer step, by a factor FINER for each of ``times``."""
-        return self.source.table(*self.source.rule(self.step * averages.FINER**times), self.step)
+        """The same functions on a finer grid over k: the step is reduced ``times`` times."""
+        return self.source.table(*self.source.quadrature(self.step * QUADRATURE.step_ratio**times), self.step)
 
 
 @dataclass(frozen=True)
 class OneSpike:
-    """Functions and spike that the tables depend on; ``step`` is relative to the scales of the functions."""
+    """Functions and spike of the tables; a ``step`` is relative to the scales of the functions."""
 
     student: Callable
     target: Callable
@@ -79,15 +87,15 @@ class OneSpike:
 
     @property
     def rho(self):
-        """Part of the target's direction that is orthogonal to the spike, sqrt(1 - gamma^2)."""
+        """Length of the target's component orthogonal to the spike, sqrt(1 - gamma^2)."""
         return math.sqrt((1 - self.gamma) * (1 + self.gamma))
 
     def table(self, k, weight, step):
-        """All functions at the points k, by rules in z of this relative step."""
+        """All functions at the points k, integrated over z with this relative step."""
         shape = (-1, k.size) if self.blocks else (k.size,)
-        rows = [self.features(k, *one, step) for one in zip(self.r, self.c, self.offset, strict=True)]
-        mu0, mu1, mu2, u = (np.reshape(x, shape) for x in zip(*rows, strict=True))
-        h, h1, _, rest = hermite_parts(self.target, self.gamma * k, self.rho, self.breakpoints, averages.STEP * step)
+        of_blocks = [self.features(k, *one, step) for one in zip(self.r, self.c, self.offset, strict=True)]
+        mu0, mu1, mu2, u = (np.reshape(x, shape) for x in zip(*of_blocks, strict=True))
+        h, h1, _, rest = hermite_parts(self.target, self.gamma * k, self.rho, self.breakpoints, QUADRATURE.step * step)
         return Coefficients(k, weight, mu0, mu1, mu2, u, h, h1, rest + h**2 + h1**2, self, step)
 
     def features(self, k, r, c, offset, step):
@@ -98,8 +106,8 @@ class OneSpike:
 
     @property
     def spacing(self):
-        """Step in k of the coarsest rule."""
-        dk = min(averages.STEP, 0.4 / max(map(abs, self.r), default=1.0)) if any(self.r) else averages.STEP
+        """Step in k of the coarsest grid."""
+        dk = min(QUADRATURE.step, 0.4 / max(map(abs, self.r), default=1.0)) if any(self.r) else QUADRATURE.step
         if self.student_breakpoints and any(self.r):  # smoothed over sqrt(c) / r
             dk = min([dk] + [0.25 * math.sqrt(c) / abs(r) for r, c in zip(self.r, self.c, strict=True) if r])
         return dk
@@ -107,25 +115,25 @@ class OneSpike:
     def check_size(self):
         """Refuse spikes and bulks whose tables would take minutes."""
         size = sum((2 * RANGE) ** 2 / (self.spacing * spacing(c)) for c in self.c)
-        if size > LARGEST:
+        if size > TABLES.max_values:
             raise ValueError(
-                f"r = {check.shown(self.r)}, c = {check.shown(self.c)}: the student bends so fast on the scale of "
-                f"its inputs that a table takes {size:.1g} values; expected at most {LARGEST:g}, r and sqrt(c) below "
-                "about 100. Try a smaller learning rate, or more samples of the step (alpha0)."
+                f"r = {check.shown(self.r)}, c = {check.shown(self.c)}: the student varies so fast on the scale of its "
+                f"inputs that a table needs {size:.1g} values; expected at most {TABLES.max_values:g}, r and sqrt(c) "
+                "below about 100. Try a smaller learning rate, or more samples of the step (alpha0)."
             )
 
-    def rule(self, step) -> tuple[Any, Any]:
+    def quadrature(self, step) -> tuple[Any, Any]:
         """Points k and weights."""
         dk = self.spacing * step
         width = self.rho / abs(self.gamma) if self.gamma else math.inf
         if not self.breakpoints or width >= 2 * dk:
             return trapezoid(dk)
-        count = math.ceil(2 * RANGE / (10 * dk))  # panels of 10 steps, those in z of 20
+        count = math.ceil(2 * RANGE / (10 * dk))  # a panel has the width of 10 steps
         edges = [np.linspace(-RANGE, RANGE, count + 1)]
         for point in np.array(self.breakpoints) / self.gamma:
-            steps = max(math.ceil(-math.log2(width) / 2), 0) if width > NARROW else -1
-            away = 4.0 ** np.arange(steps + 1) * width
-            edges += [point - away, point + away, np.array([point])]
+            steps = max(math.ceil(-math.log2(width) / 2), 0) if width > TABLES.min_jump_width else -1
+            distances = 4.0 ** np.arange(steps + 1) * width
+            edges += [point - distances, point + distances, np.array([point])]
         inside = np.unique(np.clip(np.concatenate(edges), -RANGE, RANGE))
         nodes, weights = panels(inside[None], 1)
         return nodes[0], weights[0]
@@ -140,7 +148,7 @@ def conditional(student, target, r, c, gamma, breakpoints=(), student_breakpoint
         h(k) &= E_z\,\sigma_*(\gamma k + \rho z), \quad h_1 = E_z[z\,\sigma_*], \quad hh = E_z\,\sigma_*^2,
         \qquad \rho = \sqrt{1-\gamma^2}
 
-    *Exact* up to quadrature: two tables, of which the finer is kept, agree to 1e-8. Source: Cui et al. (2024),
+    *Exact* up to quadrature: the table agrees with a coarser one to 1e-8. Source: Cui et al. (2024),
     arXiv:2402.04980, Result 3.2: the map (14) with the coefficients (15); for blocks (136), (137), (138).
 
     Parameters
@@ -152,12 +160,12 @@ def conditional(student, target, r, c, gamma, breakpoints=(), student_breakpoint
     gamma : float
         Overlap of the spike's direction with the target's.
     breakpoints, student_breakpoints : sequence of float
-        Jumps and kinks of the target and of the student; for ``np.sign``, ``np.abs`` and piecewise-linear
+        Jumps and kinks of the target and of the student. Those of ``np.sign``, ``np.abs`` and piecewise-linear
         activations are known.
     offset : float or sequence of float
         Pre-activation bias: sigma(rk + offset + sqrt(c) z) in place of sigma(rk + sqrt(c) z).
     kap : float
-        u = k mu1 + kap dmu0 with dmu0 = E[sigma'']/2: what the norms of the rows add.
+        Weight of the norms of the rows: u = k mu1 + kap dmu0 with dmu0 = E[sigma'']/2.
 
     Returns
     -------
@@ -166,7 +174,7 @@ def conditional(student, target, r, c, gamma, breakpoints=(), student_breakpoint
     Raises
     ------
     ValueError
-        Functions that are not vectorised, that grow too fast for the Gaussian weight, or that jump or bend elsewhere.
+        Functions that are not vectorised, grow too fast for the Gaussian weight, or have undeclared jumps or kinks.
 
     Examples
     --------
@@ -185,23 +193,21 @@ def conditional(student, target, r, c, gamma, breakpoints=(), student_breakpoint
     spike = OneSpike(student, target, spikes, variances, float(gamma), *kinks, float(kap), np.ndim(r) > 0, offsets)
     spike.check_size()
     check_growth("target", target, 1.0)
-    far = max(map(abs, offsets))
-    check_growth(
-        "student", lambda x: student(x + far), math.sqrt(max(x * x + y for x, y in zip(spikes, variances, strict=True)))
-    )
-    coarse, step = spike.table(*spike.rule(1.0), 1.0), 1.0
-    for _ in range(averages.REFINEMENTS):
-        step *= averages.FINER
-        fine = spike.table(*spike.rule(step), step)
+    offset, scale = max(map(abs, offsets)), math.sqrt(max(x * x + y for x, y in zip(spikes, variances, strict=True)))
+    check_growth("student", lambda x: student(x + offset), scale)
+    coarse, step = spike.table(*spike.quadrature(1.0), 1.0), 1.0
+    for _ in range(QUADRATURE.max_refinements):
+        step *= QUADRATURE.step_ratio
+        fine = spike.table(*spike.quadrature(step), step)
         errors = discrepancies(spike, coarse, fine)
-        if max(errors.values()) <= averages.TOLERANCE:
+        if max(errors.values()) <= QUADRATURE.tol:
             return fine
         coarse = fine
     raise unresolved(max(errors, key=errors.__getitem__), errors)
 
 
 def discrepancies(spike, coarse, fine):
-    """Differences of two tables relative to the size of the functions, by the argument at fault."""
+    """Differences of two tables relative to the size of the functions, for student and target."""
     probe = np.array([-2.71, -1.618, -0.577, 0.0113, 0.3181, 0.9159, 1.2021, 2.2360, 3.1416])
     tables = [(spike.table(probe, None, table.step), table) for table in (coarse, fine)]
     features, labels = zip(*(summary(*pair) for pair in tables), strict=True)
@@ -209,14 +215,14 @@ def discrepancies(spike, coarse, fine):
 
 
 def summary(probe, table):
-    """Values at a few points and averages over k, of the features alone and of features and target."""
+    """Values at a few points and averages over k, of the features and of the target."""
     second = table.mu0**2 + np.reshape(table.mu1, np.shape(table.mu0)) ** 2 + table.mu2_squared
     size = np.sqrt(np.sum(second @ table.weight)) or 1.0
     features = {x: np.atleast_2d(getattr(table, x)) / size for x in ("mu0", "mu1", "u")}
     mu2 = np.atleast_2d(table.mu2_squared) / size**2
     t = np.reshape(table.source.c, (-1, 1)) * features["mu1"] ** 2 + mu2  # variance of the features given k
-    den = table.weight / (1 + 1e3 * np.sum(t, axis=0))  # as sharp as the fixed point makes it
-    generic = table.weight * np.cos(table.k - 0.7)  # without the symmetries that hide errors
+    den = table.weight / (1 + 1e3 * np.sum(t, axis=0))  # a typical 1 / (1 + V(k)) of the fixed point
+    generic = table.weight * np.cos(table.k - 0.7)  # not even, because symmetry may hide errors
     values = [np.ravel(getattr(probe, x)) / size for x in features] + [np.ravel(probe.mu2_squared) / size**2]
     values += [average for x in features.values() for average in (x @ generic, x**2 @ den)] + [mu2 @ generic]
     scale = np.sqrt(table.weight @ table.hh) or 1.0

@@ -1,4 +1,4 @@
-"""Spikes in several directions: their conditional Gaussian coefficients, and how giant gradient steps make them."""
+"""Spikes in several directions: conditional Gaussian coefficients, and the spikes after giant gradient steps."""
 
 import math
 from collections.abc import Callable
@@ -9,28 +9,44 @@ from scipy.interpolate import CubicSpline
 
 from ..._base import check
 from ...gaussian.quadrature import gauss_hermite, trapezoid
-from .averages import REFINEMENTS, TOLERANCE, check_growth, function_of, hermite_parts, kinks_of, spacing
+from .averages import QUADRATURE, check_growth, function_of, hermite_parts, kinks_of, spacing
 from .conditional import Coefficients
 
-RANK = 3  # directions of the spikes, and of the target: the nodes of the rules grow like a power of their number
-COARSEST, RATIO, LIGHT = 0.5, 0.7, 1e-18  # first step, its ratio to the next; nodes of less weight are left out
-NODES, GRID = 12, 20_000  # nodes a direction of the target; more points k than this are read off splines of this many
-LARGEST = 4 * 10**8  # values of the target in one table
-CHUNK = 2**22
+
+class DirectionOptions(NamedTuple):
+    """Tunable numbers of product quadratures over several directions."""
+
+    # Largest number of directions of the spikes, and of the target; numbers of nodes grow exponentially with it.
+    max_rank: int = 3
+    # First step of the grid over k in each direction, and the ratio of successive steps.
+    step: float = 0.5
+    step_ratio: float = 0.7
+    # Nodes of smaller weight, relative to the largest, are left out.
+    min_weight: float = 1e-18
+    # Gauss-Hermite nodes for each direction of the target at the first step.
+    target_nodes: int = 12
+    # With more points k than this, functions of the neurons are splines on a grid of this many points.
+    spline_points: int = 20_000
+    # Values of the target in one table above which a model is refused, and in memory at once.
+    max_values: int = 4 * 10**8
+    chunk: int = 2**22
 
 
-def product_rule(nodes, weight, rank):
-    """Nodes (n, rank) and weights of E[f(k)], k ~ N(0, 1) in ``rank`` dimensions, without nodes of no weight."""
-    whole = np.ones(())
+DIRECTIONS = DirectionOptions()
+
+
+def product_quadrature(nodes, weight, rank):
+    """Nodes (n, rank) and weights of E[f(k)], k ~ N(0, 1) in ``rank`` dimensions; negligible nodes are left out."""
+    product = np.ones(())
     for _ in range(rank):
-        whole = np.multiply.outer(whole, weight)
-    kept = np.argwhere(whole > LIGHT * whole.max())
-    weights = np.atleast_1d(whole[tuple(kept.T)])
-    return nodes[kept], weights / weights.sum()
+        product = np.multiply.outer(product, weight)
+    indices = np.argwhere(product > DIRECTIONS.min_weight * product.max())
+    weights = np.atleast_1d(product[tuple(indices.T)])
+    return nodes[indices], weights / weights.sum()
 
 
 class SeveralSpikes(NamedTuple):
-    """Functions and spikes that the tables depend on; k has one column for each direction of the spikes."""
+    """Functions and spikes of the tables; k has one column for each direction of the spikes."""
 
     student: Callable
     target: Callable
@@ -41,28 +57,28 @@ class SeveralSpikes(NamedTuple):
 
     @property
     def beyond_spikes(self):
-        """H (m, J): the target's directions less what lies in the span of the spikes, theta = gamma v + H zeta."""
+        """H (m, J): components of the target's directions orthogonal to the spikes, theta = gamma v + H zeta."""
         values, vectors = np.linalg.eigh(np.eye(len(self.gamma)) - self.gamma @ self.gamma.T)
         independent = values > 1e-13
         return vectors[:, independent] * np.sqrt(values[independent])
 
-    def rule(self, step) -> tuple[Any, Any]:
+    def quadrature(self, step) -> tuple[Any, Any]:
         """Points k (n, rank) and weights."""
-        k, weight = trapezoid(COARSEST * step)
-        return product_rule(k, weight, self.r.shape[1])
+        k, weight = trapezoid(DIRECTIONS.step * step)
+        return product_quadrature(k, weight, self.r.shape[1])
 
     def check_size(self, size):
         """Refuse tables that would take minutes."""
-        if size > LARGEST:
+        if size > DIRECTIONS.max_values:
             raise ValueError(
                 f"target: {len(self.gamma)} indices, {self.beyond_spikes.shape[1]} directions beside {len(self.r[0])} "
-                f"of the spikes take {size:.1g} values; expected at most {LARGEST:g}. Try fewer directions or indices, "
-                "alpha0=math.inf, smaller spikes, or a target without jumps or kinks."
+                f"of the spikes take {size:.1g} values; expected at most {DIRECTIONS.max_values:g}. Try fewer "
+                "directions or indices, alpha0=math.inf, smaller spikes, or a target without jumps or kinks."
                 + check.see("spiked", "Several directions, several steps")
             )
 
     def table(self, k, weight, step):
-        """All functions at the points k, by rules over the other directions of this relative step."""
+        """All functions at the points k, integrated over the other directions with this relative step."""
         mu0, mu1, _, mu2 = self.of_neurons(self.student, k, step)
         mu1 = mu1 / np.sqrt(self.c)[:, None]
         u = (mu1[:, None] * k.T).reshape(-1, len(k))
@@ -70,57 +86,57 @@ class SeveralSpikes(NamedTuple):
         return Coefficients(k, weight, mu0, mu1, mu2, u, h, h1, hh, self, step)
 
     def of_neurons(self, f, k, step):
-        """Averages of f over z, (4, B, n), as :func:`.averages.hermite_parts`; splines where the points are many."""
-        rows = []
+        """Averages of f over z, (4, B, n), as :func:`.averages.hermite_parts`; splines if there are many points."""
+        of_blocks = []
         for r, c in zip(self.r, self.c, strict=True):
             inputs, options = k @ r, (math.sqrt(c), self.kinks, 2 * spacing(c) * step)
-            if len(k) <= GRID:
-                rows.append(hermite_parts(f, inputs, *options))
+            if len(k) <= DIRECTIONS.spline_points:
+                of_blocks.append(hermite_parts(f, inputs, *options))
                 continue
-            x = np.linspace(inputs.min(), inputs.max() + 1e-9, GRID)  # errors (size of a cell)^4 / 100
-            rows.append([CubicSpline(x, row)(inputs) for row in hermite_parts(f, x, *options)])
-        return np.swapaxes(rows, 0, 1)
+            x = np.linspace(inputs.min(), inputs.max() + 1e-9, DIRECTIONS.spline_points)  # error h^4 / 100
+            of_blocks.append([CubicSpline(x, values)(inputs) for values in hermite_parts(f, x, *options)])
+        return np.swapaxes(of_blocks, 0, 1)
 
     def of_target(self, k, step):
         """Mean h (n,), linear parts h1 (J, n) and second moment hh (n,) of the target at the points k."""
         H = self.beyond_spikes
-        nodes, weight = gauss_hermite(math.ceil(NODES / step))
-        zeta, weight = product_rule(nodes, weight, H.shape[1])
+        nodes, weight = gauss_hermite(math.ceil(DIRECTIONS.target_nodes / step))
+        zeta, weight = product_quadrature(nodes, weight, H.shape[1])
         self.check_size(len(k) * len(weight))
         moments = np.concatenate([weight[:, None], weight[:, None] * zeta], axis=1)
-        parts = []
-        for some in np.array_split(k, max(1, len(k) * len(weight) // CHUNK)):
-            z = (some @ self.gamma.T)[:, None] + zeta @ H.T
+        chunks = []
+        for chunk in np.array_split(k, max(1, len(k) * len(weight) // DIRECTIONS.chunk)):
+            z = (chunk @ self.gamma.T)[:, None] + zeta @ H.T
             y = np.broadcast_to(np.asarray(self.target(*np.moveaxis(z, -1, 0)), dtype=float), z.shape[:2])
-            parts.append(np.column_stack([y @ moments, y**2 @ weight]))
-        rows = np.concatenate(parts).T
-        return rows[0], rows[1:-1], rows[-1]
+            chunks.append(np.column_stack([y @ moments, y**2 @ weight]))
+        averages = np.concatenate(chunks).T
+        return averages[0], averages[1:-1], averages[-1]
 
     def resolved(self):
         """A table whose integrals agree with a coarser table's to 1e-8."""
         before, step = None, 1.0
-        for _ in range(REFINEMENTS + 2):
-            table = self.table(*self.rule(step), step)
+        for _ in range(QUADRATURE.max_refinements + 2):
+            table = self.table(*self.quadrature(step), step)
             of_student = np.concatenate([table.mu0, table.u, table.mu2_squared, table.mu1])
-            rows = np.concatenate([of_student, table.h[None], table.h1, table.hh[None]]) * np.sqrt(table.weight)
-            gram, size = rows @ rows.T, len(of_student)
+            functions = np.concatenate([of_student, table.h[None], table.h1, table.hh[None]]) * np.sqrt(table.weight)
+            gram, size = functions @ functions.T, len(of_student)
             if before is not None:
                 length = np.sqrt(np.diag(gram))
-                length = np.maximum(length, 1e-6 * length.max())  # a function that vanishes has only rounding
+                length = np.maximum(length, 1e-6 * length.max())  # a function may vanish but for rounding
                 error = np.abs(gram - before) / np.outer(length, length)
-                if np.max(error) <= TOLERANCE:
+                if np.max(error) <= QUADRATURE.tol:
                     return table
-            before, step = gram, step * RATIO
-        at_fault = "student" if np.max(error[:size, :size]) > TOLERANCE else "target"
+            before, step = gram, step * DIRECTIONS.step_ratio
+        role = "student" if np.max(error[:size, :size]) > QUADRATURE.tol else "target"
         raise ValueError(
-            f"{at_fault}: integrals over k and the target's directions differ by {np.max(error):.1e} (relative) "
-            f"between two rules, expected {TOLERANCE:g}. With several directions functions must be smooth: no jumps or "
-            "kinks." + check.see("spiked", "Cases not covered")
+            f"{role}: integrals over k and the target's directions differ by {np.max(error):.1e} (relative) "
+            f"between two rules, expected {QUADRATURE.tol:g}. With several directions functions must be smooth: no "
+            "jumps or kinks." + check.see("spiked", "Cases not covered")
         )
 
 
 def several_spikes(student, target, r, c, gamma):
-    """The functions of a model as :class:`SeveralSpikes`, or refuse them."""
+    """The checked functions of a model as :class:`SeveralSpikes`."""
     kinks, f = kinks_of(student, (), "student"), function_of(student, "student")
     if not callable(target):
         raise check.refused("target", target, f"a function of {len(gamma)} arrays.")
@@ -140,10 +156,11 @@ class GiantSteps(NamedTuple):
         """Spikes (B, R) in an orthonormal basis (R, D) of their span."""
         left, size, right = np.linalg.svd(self.S, full_matrices=False)
         rank = int(np.sum(size > 1e-9 * max(size.max(), 1.0)))
-        if rank > RANK:
+        if rank > DIRECTIONS.max_rank:
             raise ValueError(
                 f"readout leaves spikes in {rank} directions, one for each of {len(self.S)} letters; expected at most "
-                f"{RANK}. Try fewer letters, or one step." + check.see("spiked", "Several directions, several steps")
+                f"{DIRECTIONS.max_rank}. Try fewer letters, or one step."
+                + check.see("spiked", "Several directions, several steps")
             )
         sign = np.where(left[:, :rank].sum(axis=0) < 0, -1.0, 1.0)
         return left[:, :rank] * size[:rank] * sign, right[:rank] * sign[:, None]
@@ -153,15 +170,16 @@ class GiantSteps(NamedTuple):
         r, basis = self.basis()
         spikes = several_spikes(f, target, r, self.c, basis[:, :m].T)
         table = spikes.resolved()
-        mu1, bend, _, left = spikes.of_neurons(derivative, table.k, table.step)  # bend is sqrt(c) E[sigma'']
+        # E[sigma'], sqrt(c) E[sigma''], and the variance of sigma' that is not linear in z
+        mu1, curvature, _, left = spikes.of_neurons(derivative, table.k, table.step)
         F = weight @ table.mu0
         e, square = table.h - F, table.hh - 2 * F * table.h + F**2 + noise**2
         on_spikes, beyond = mu1 * table.weight @ (e[:, None] * table.k), mu1 * table.weight @ table.h1.T
         H = spikes.beyond_spikes
         zeta = (H / np.sum(H**2, axis=0)).T @ (np.eye(m, basis.shape[1]) - basis[:, :m].T @ basis)
-        common = np.linalg.eigh((mu1 * (table.weight * square)) @ mu1.T / alpha0)
-        fresh = common[1] * np.sqrt(np.maximum(common[0], 0.0))
-        S = np.hstack([self.S + tau[:, None] * (on_spikes @ basis + beyond @ zeta), tau[:, None] * fresh])
-        bulk = (bend**2 + left) @ (table.weight * square) / alpha0
-        grown = np.sqrt(self.c) * (1 + tau * (bend @ (table.weight * e)) / np.sqrt(self.c))
-        return GiantSteps(S, grown**2 + tau**2 * bulk)
+        values, vectors = np.linalg.eigh((mu1 * (table.weight * square)) @ mu1.T / alpha0)
+        noise_spikes = vectors * np.sqrt(np.maximum(values, 0.0))
+        S = np.hstack([self.S + tau[:, None] * (on_spikes @ basis + beyond @ zeta), tau[:, None] * noise_spikes])
+        bulk = (curvature**2 + left) @ (table.weight * square) / alpha0
+        scaled = np.sqrt(self.c) * (1 + tau * (curvature @ (table.weight * e)) / np.sqrt(self.c))
+        return GiantSteps(S, scaled**2 + tau**2 * bulk)

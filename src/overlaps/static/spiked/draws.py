@@ -11,11 +11,24 @@ from scipy.linalg import solve
 from ...gaussian.quadrature import midpoint
 from .losses import LOSSES
 
-ROWS = ("sphere", "gaussian", "orthonormal")
-GRID = 20_000, 10  # nodes and range: second order at a jump in the origin, exponential for smooth functions
-CHUNK = 2048  # samples whose features are held in memory at once
-WIDTHS = 1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3  # over which the hinge is smoothed, one after the other
-ORDERS = 6  # Hermite orders of the population gradient: rows overlap by s ~ 1/sqrt(d), and s^6/6! is nothing
+INITIAL_ROWS = ("sphere", "gaussian", "orthonormal")
+
+
+class DrawOptions(NamedTuple):
+    """Tunable numbers of simulations at finite size."""
+
+    # Midpoint rule of Gaussian averages: second order at a jump in the origin, exponential for smooth functions.
+    nodes: int = 20_000
+    half_width: int = 10
+    # Samples whose features are in memory at once.
+    chunk: int = 2048
+    # Widths over which the hinge is smoothed, one after the other; Newton's method starts from the minimum before.
+    hinge_widths: tuple[float, ...] = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3)
+    # Hermite orders of the population gradient. Rows overlap by s ~ 1/sqrt(d), and s^6 / 6! is negligible.
+    hermite_orders: int = 6
+
+
+DRAWS = DrawOptions()
 
 
 class Setup(NamedTuple):
@@ -32,8 +45,8 @@ class Setup(NamedTuple):
     test: int
     letter: Any  # (p,) block of each neuron
     bias: bool = False
-    offset: Any = 0.0  # of each neuron's pre-activation, in the readout
-    loss: str | None = None  # of a readout that classifies, labels sign(target); the step sees the target itself
+    offset: Any = 0.0  # bias of each neuron's pre-activation, in the readout
+    loss: str | None = None  # loss of a classifying readout with labels sign(target); the step uses the target itself
 
 
 class Step(NamedTuple):
@@ -42,17 +55,17 @@ class Step(NamedTuple):
     n0: int
     tau: float
     t: Any  # (p,)
-    continuous: bool = False  # letters of a law, each neuron its own: the spike is t_i times one vector
+    continuous: bool = False  # letters of a law, one for each neuron: the spike is t_i times one vector
 
 
 def streams(setup, child):
-    """Rows W0, generators of directions, data of the step, of the readout, of the test: the same whatever is drawn."""
+    """Rows W0, and generators of directions and of the data of step, readout and test, the same for all options."""
     weights, *others = child.spawn(5)
     return initial_rows(setup.rows, setup.p, setup.d, weights), *others
 
 
 def initial_rows(kind, p, d, rng):
-    """Rows of W0: all options start from the same normals, so that runs of one seed can be compared in pairs."""
+    """Rows of W0, from the same normals for all laws, so that runs of one seed can be compared in pairs."""
     W = rng.standard_normal((p, d))
     if not isinstance(kind, str):
         return rows_of_spectrum(W, kind, rng)
@@ -64,9 +77,10 @@ def initial_rows(kind, p, d, rng):
 
 
 def rows_of_spectrum(W, eigenvalues, rng):
-    """Unit rows whose Gram matrix has the given law of eigenvalues, of Haar vectors: p - 1 plane rotations of the rows.
+    """Unit rows whose Gram matrix has the given eigenvalues and Haar eigenvectors.
 
-    Rows of random vectors alone would fluctuate in norm by 1/sqrt(p), which counts where there is a spike.
+    The norms of random rows would fluctuate by 1/sqrt(p), which changes the results with a spike. At most p - 1 plane
+    rotations make them one.
     """
     p, d = W.shape
     size = min(p, d)
@@ -79,7 +93,7 @@ def rows_of_spectrum(W, eigenvalues, rng):
         a, b, ab = W[i] @ W[i] - 1, W[j] @ W[j] - 1, W[i] @ W[j]
         t = a / (ab + math.copysign(math.sqrt(ab * ab - a * b), ab))
         cos = 1 / math.sqrt(1 + t * t)
-        W[i], W[j] = cos * (W[i] - t * W[j]), cos * (t * W[i] + W[j])  # row i has the norm one now
+        W[i], W[j] = cos * (W[i] - t * W[j]), cos * (t * W[i] + W[j])  # norm of row i: one
         long.pop()
         if W[j] @ W[j] > 1:
             long.append(short.pop())
@@ -87,21 +101,21 @@ def rows_of_spectrum(W, eigenvalues, rng):
 
 
 def unit(rng, d):
-    """A direction drawn evenly from the sphere (d,)."""
+    """A random direction, uniform on the sphere (d,)."""
     v = rng.standard_normal(d)
     return v / np.linalg.norm(v)
 
 
 def in_chunks(setup, theta, n, rng):
     """Chunks (x, y) of n samples."""
-    for start in range(0, n, CHUNK):
-        m = min(CHUNK, n - start)
+    for start in range(0, n, DRAWS.chunk):
+        m = min(DRAWS.chunk, n - start)
         x = rng.standard_normal((m, setup.d))
         yield x, np.asarray(setup.target(x @ theta), dtype=float) + setup.noise * rng.standard_normal(m)
 
 
 def derivative_of(f):
-    """Derivative of the student: its own, or central differences (error 1e-10, far below sampling)."""
+    """Derivative of the student: given, or by central differences (error 1e-10, far below sampling)."""
     return getattr(f, "dg", None) or (lambda z, h=1e-5: (f(z + h) - f(z - h)) / (2 * h))
 
 
@@ -118,10 +132,10 @@ def gradient_step(setup, step, W, theta, rng):
 
 
 def population_gradient(setup, step, W, theta):
-    """E[(y - f(x)) sigma'(w_i.x) x] for unit rows; rows of W but for their overlaps are assumed in general position."""
+    """E[(y - f(x)) sigma'(w_i.x) x] for unit rows, no two of them parallel."""
     on_u, on_w = pair_gradient(setup.target, setup.student, W @ theta)
     of_rows, of_own = pair_gradient(setup.student, setup.student, W @ W.T)
-    z, weight = midpoint(*GRID)
+    z, weight = midpoint(DRAWS.nodes, DRAWS.half_width)
     np.fill_diagonal(of_rows, weight @ (setup.student(z) * derivative_of(setup.student)(z) * z))
     np.fill_diagonal(of_own, 0.0)
     return on_u[:, None] * theta + (on_w - of_own @ step.t / setup.p)[:, None] * W - (of_rows * step.t) @ W / setup.p
@@ -129,11 +143,11 @@ def population_gradient(setup, step, W, theta):
 
 def pair_gradient(f, student, s):
     """(a, b) in E[f(nu) sigma'(lam) x] = a u + b w for nu = u.x, lam = w.x, unit vectors with overlap s = u.w."""
-    z, weight = midpoint(*GRID)
+    z, weight = midpoint(DRAWS.nodes, DRAWS.half_width)
     values, slopes = np.asarray(f(z), dtype=float), derivative_of(student)(z)
 
     def mean(F, G):  # E[F(nu) G(lam)], Mehler's series
-        modes = [np.polynomial.hermite_e.hermeval(z, np.eye(ORDERS)[n]) * weight for n in range(ORDERS)]
+        modes = [np.polynomial.hermite_e.hermeval(z, one) * weight for one in np.eye(DRAWS.hermite_orders)]
         return np.polynomial.polynomial.polyval(
             s, [(He @ F) * (He @ G) / math.factorial(n) for n, He in enumerate(modes)]
         )
@@ -157,35 +171,35 @@ def convex(X, y, lam, loss, bias):
     penalty = np.full(X.shape[1], lam)
     penalty[X.shape[1] - bias :] = 0.0
     a = np.zeros(X.shape[1])
-    for width in WIDTHS if loss is LOSSES["hinge"] else WIDTHS[-1:]:
+    for width in DRAWS.hinge_widths if loss is LOSSES["hinge"] else DRAWS.hinge_widths[-1:]:
 
         def objective(a, width=width):
-            value, slope, bend = loss.smoothed(y * (X @ a), width)
-            return value.sum() + penalty @ a**2 / 2, X.T @ (y * slope) + penalty * a, bend
+            value, slope, curvature = loss.smoothed(y * (X @ a), width)
+            return value.sum() + penalty @ a**2 / 2, X.T @ (y * slope) + penalty * a, curvature
 
-        values, gain, part = objective(a), math.inf, 1.0
-        while gain > 1e-10 * values[0] and part > 1e-9:
-            value, gradient, bend = values
-            hessian = (X.T * bend) @ X
+        values, gain, fraction = objective(a), math.inf, 1.0
+        while gain > 1e-10 * values[0] and fraction > 1e-9:
+            value, gradient, curvature = values
+            hessian = (X.T * curvature) @ X
             hessian[np.diag_indices_from(hessian)] += penalty + 1e-12
             step = solve(hessian, gradient, assume_a="pos")
-            gain, part = gradient @ step, 1.0
-            while (values := objective(a - part * step))[0] > value - 1e-4 * part * gain and part > 1e-9:
-                part /= 2
-            a = a - part * step
+            gain, fraction = gradient @ step, 1.0
+            while (values := objective(a - fraction * step))[0] > value - 1e-4 * fraction * gain and fraction > 1e-9:
+                fraction /= 2
+            a = a - fraction * step
     return (a[:-1], a[-1]) if bias else (a, 0.0)
 
 
 def readouts(setup, W, theta, train_rng, test_rng):
     """Readouts (m, p) at the points (n, lam), and their errors (m,) on the training samples and on one test set.
 
-    Squared errors; with a loss also its mean and the fraction of wrong signs.
+    Errors are squared errors; with a loss also its mean and the fraction of wrong signs.
     """
     root = math.sqrt(setup.p)
-    parts = [
+    chunks = [
         (setup.student(x @ W.T + setup.offset) / root, y) for x, y in in_chunks(setup, theta, max(setup.n), train_rng)
     ]
-    X, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    X, y = (np.concatenate(arrays) for arrays in zip(*chunks, strict=True))
     points = range(len(setup.n))
     A, b0 = np.empty((len(setup.n), setup.p)), np.zeros(len(setup.n))
     for i, n, lam in zip(points, setup.n, setup.lam, strict=True):
@@ -194,7 +208,7 @@ def readouts(setup, W, theta, train_rng, test_rng):
             continue
         mean_X, mean_y = (X[:n].mean(axis=0), y[:n].mean()) if setup.bias else (0.0, 0.0)
         A[i] = ridge(X[:n] - mean_X, y[:n] - mean_y, lam)
-        b0[i] = mean_y - np.sum(mean_X * A[i])  # a bias without penalty centres features and labels
+        b0[i] = mean_y - np.sum(mean_X * A[i])  # an unpenalised bias amounts to centring
     train = [error_sums(setup, y[:n], X[:n] @ a + b) / n for n, a, b in zip(setup.n, A, b0, strict=True)]
     test = np.zeros((len(A), 3 if setup.loss else 1))
     for x, y in in_chunks(setup, theta, setup.test, test_rng):
@@ -222,7 +236,8 @@ def error_sums(setup, y, predicted):
 def readout_overlaps(A, bulk, v, zeta):
     """m, theta, psi, q1, q2 of readouts A (n, p) on rows of this bulk; sums over all neurons.
 
-    theta and psi are along the first of the directions v (R, d) of the spikes, and of the target's zeta (J, d) beyond.
+    theta is along the first of the directions v (R, d) of the spikes, psi along the first of the directions zeta (J, d)
+    of the target orthogonal to them.
     """
     root = math.sqrt(len(bulk))
     readout = A @ bulk / root
@@ -236,9 +251,10 @@ def readout_overlaps(A, bulk, v, zeta):
 
 
 def measure(setup, step, change, W, theta):
-    """Spikes (p, d), rest and its variance (p,) of the neurons; r, gamma (of the strongest spike) and c of the blocks.
+    """Spikes (p, d), bulk and its variance (p,) of the neurons; r, gamma (of the strongest spike) and c of the blocks.
 
-    A block's spike is its mean change; letters of a law share one spike, and r, c belong to the letter 1.
+    A block's spike is its mean change. With a continuous law there is one spike for all letters; r and c are those of
+    the letter 1.
     """
     if step.continuous:
         square = step.t @ step.t
@@ -264,7 +280,7 @@ def strongest_of(spikes):
 
 
 def network_draw(setup, step, paired, child):
-    """One network; with ``paired`` also the sRF model of its measured spikes and c on the same rows and data."""
+    """One network; with ``paired`` also the sRF model with its measured spikes and c, on the same rows and data."""
     W0, directions, step_rng, train_rng, test_rng = streams(setup, child)
     theta = unit(directions, setup.d)
     W = gradient_step(setup, step, W0, theta, step_rng)

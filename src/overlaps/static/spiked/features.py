@@ -24,7 +24,7 @@ from .spectrum import feature_spectrum
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SpikedRandomFeatures(solving.Solvable):
-    r"""Ridge regression on random features with a spike, sigma(W x), learning a single-index target.
+    r"""Ridge regression of a single-index target on random features with a spike, sigma(W x).
 
     .. math::
         W = r\,1\hat v^T + \sqrt c\,W_0, \qquad y = \sigma_*(\theta\cdot x) + \sqrt\Delta\,\xi, \qquad
@@ -34,11 +34,11 @@ class SpikedRandomFeatures(solving.Solvable):
     x is N(0, 1) in d dimensions; the p rows of W_0 are uniform on the unit sphere, v and zeta orthonormal. This is the
     first layer after one giant gradient step: see :meth:`after_one_step`. *Asymptotic*, d -> infinity at fixed n/d,
     p/d, and exact there, given the conditional Gaussian equivalence (confirmed by simulation, not proven). r = 0, plain
-    random features, is not the limit r -> 0: an infinitesimal spike has the norm sqrt(p) r, and at finite d the
-    crossover lies at r ~ 1/sqrt(d): ``solve(..., d=)``. *Derived* here: blocks with independent rows without a trace of
-    large matrices, orthonormal rows, the bias. Source: Cui et al. (2024), arXiv:2402.04980, Results 3.1, 3.2 and 3.3,
-    model (6), (7), error (25), and Appendix D. *Corrected*: the readout along the bulk's component on the spike (theta)
-    does not vanish; the spectra of large matrices are eliminated.
+    random features, is not the limit r -> 0: a small spike has the norm sqrt(p) r, and at finite d the crossover is at
+    r ~ 1/sqrt(d): ``solve(..., d=)``. *Derived* here: blocks with independent rows without a trace of large matrices,
+    orthonormal rows, the bias. Source: Cui et al. (2024), arXiv:2402.04980, Results 3.1, 3.2 and 3.3, model (6), (7),
+    error (25), and Appendix D. *Corrected*: the readout along the bulk's component on the spike (theta) does not
+    vanish; the spectra of large matrices are eliminated.
 
     Parameters
     ----------
@@ -61,23 +61,23 @@ class SpikedRandomFeatures(solving.Solvable):
     rows : {"iid", "orthonormal"}
         W_0 with independent rows, or (beta <= 1) with orthonormal ones.
     bulk : array_like, shape (p,), optional
-        Eigenvalues >= 0 of W_0 W_0^T, of mean one: any number that represents their law, zeros included. In place of
-        ``rows``. The spike, the target and the blocks are generic with respect to W_0.
+        Eigenvalues >= 0 of W_0 W_0^T, of mean one, in place of ``rows``. Any number of them may represent their law,
+        zeros included. The spike, the target and the blocks are generic with respect to W_0.
     offset : float or sequence of float, shape (B,)
         Quenched pre-activation biases, sigma(w.x + offset) in each block.
     breakpoints, student_breakpoints : sequence of float
-        Jumps and kinks of the target and of the student. The library knows the kinks of ``np.sign``, ``np.abs`` and the
-        library's piecewise-linear activations are known.
+        Jumps and kinks of the target and of the student. Those of ``np.sign``, ``np.abs`` and the library's
+        piecewise-linear activations are known.
     kap : float
         Weight of the direction of the row norms in the readout, 2 tau h1* E[sigma'''] after a step with alpha0 = inf.
     step, law : OneStep, frozen law of scipy.stats
-        Where the features come from; set by :meth:`after_one_step`. With ``law`` the blocks are the nodes of a rule.
+        Origin of the features, set by :meth:`after_one_step`. With ``law`` the blocks are the nodes of a quadrature.
 
     Raises
     ------
     ValueError
-        Parameters out of range, a target of nonzero mean without bias, functions that jump elsewhere or grow too fast
-        for Gaussian integrals, blocks that are equal.
+        Parameters out of range, a target of nonzero mean without bias, functions with undeclared jumps or too fast
+        growth for Gaussian integrals, blocks that are equal.
 
     Examples
     --------
@@ -96,7 +96,7 @@ class SpikedRandomFeatures(solving.Solvable):
     law: Any = field(default=None, kw_only=True)
 
     def __post_init__(self):
-        settled = {
+        checked = {
             **self._width(),
             "gamma": check.number("gamma", self.gamma, hint="gamma is an overlap."),
             "kap": check.number("kap", self.kap),
@@ -104,12 +104,12 @@ class SpikedRandomFeatures(solving.Solvable):
             "student_breakpoints": kinks_of(self.student, self.student_breakpoints, "student_breakpoints"),
             **self._neurons(),
         }
-        if abs(settled["gamma"]) > 1:
+        if abs(checked["gamma"]) > 1:
             raise check.refused("gamma", self.gamma, "-1 <= gamma <= 1, the overlap of two unit vectors.")
-        self._set(**settled)
+        self._set(**checked)
         if not self.bias:
-            target_moments(self.target, self.breakpoints)  # refuses one that is not centred
-        self.coefficients  # noqa: B018 - built now, so that bad functions are refused here
+            target_moments(self.target, self.breakpoints)  # refuses a target of nonzero mean
+        self.coefficients  # noqa: B018 - computed here so that bad functions are refused here
 
     def _neurons(self):
         """Checked bulk, r, c, offset and fractions: numbers for one block, arrays (B,) for several."""
@@ -156,15 +156,15 @@ class SpikedRandomFeatures(solving.Solvable):
         letters: int = 8,
         **options: Any,
     ) -> "SpikedRandomFeatures":
-        r"""The features that one giant gradient step on the first layer leaves behind.
+        r"""The features after one giant gradient step on the first layer.
 
         .. math::
             r = \tau h_1 A, \quad \gamma = h_1^*/A, \quad c = 1 + \tau^2\,\mathrm{Var}[\sigma']\,h_2^*/\alpha_0, \quad
             A = \sqrt{h_1^{*2} + h_2^*/\alpha_0}, \quad \tau = \tilde\eta/\beta
 
         *Asymptotic* and exact for r, c, gamma. The network itself also has correlations of order 1/sqrt(d) that this
-        model omits: their effect on the test error is below 10 % in the settings tested (alpha0 >= 1) and grows with
-        c - 1 and as alpha0 falls; :func:`overlaps.static.finite_batch_network` has it.
+        model omits. Their effect on the test error is below 10 % in the settings tested (alpha0 >= 1) and grows with
+        c - 1 and as alpha0 falls; :func:`overlaps.static.finite_batch_network` includes it.
 
         Parameters
         ----------
@@ -186,8 +186,8 @@ class SpikedRandomFeatures(solving.Solvable):
             are the distinct values of ``|t|``, ascending. Or a continuous law of t: ``"gaussian"``, ``"uniform"`` (of
             mean square one), or a frozen one of ``scipy.stats``; all results then need a finite ``d``.
         letters : int
-            Number of letters that stand for a continuous law, the nodes of Gauss's rule in t^2. Errors of the rule fall
-            exponentially with it; compare two numbers.
+            Number of letters that represent a continuous law, the nodes of a Gauss quadrature in t^2. Its error falls
+            exponentially with this number; compare two numbers.
         **options
             ``bias``, ``rows``, ``breakpoints``, ``student_breakpoints``, as in the class.
 
@@ -207,11 +207,10 @@ class SpikedRandomFeatures(solving.Solvable):
         >>> ov.static.SpikedRandomFeatures.after_one_step(np.tanh, np.sin, eta_tilde=2, alpha0=1, beta=0.5)
         SpikedRandomFeatures(tanh, sin, r=2.16732, c=1.6746, gamma=0.678032, beta=0.5)
         """
-        # test: tests/static/spiked/test_simulation.py::test_model_and_network_meet_theory
         if np.any(options.get("offset", 0.0)):
             raise ValueError(
                 f"offset = {check.shown(options['offset'])} after a step; expected none: with biases the student is "
-                "not odd, and its step leaves more than one spike. Give r, c, gamma and offset by hand."
+                "not odd, and its step makes more than one spike. Give r, c, gamma and offset by hand."
                 + check.see("spiked", "Cases not covered")
             )
         if step_noise is not None:
@@ -228,7 +227,7 @@ class SpikedRandomFeatures(solving.Solvable):
         else:
             t, rho = blocks.letters((1.0,) if readout is None else readout, fractions)
         r, c = t * step.r, 1 + t**2 * (step.c - 1)
-        if step.r == 0 and step.c == 1:  # no step: all letters leave the same features
+        if step.r == 0 and step.c == 1:  # no step: all letters have the same features
             r, c = r[:1], c[:1]
         if r.size == 1:
             r, c, rho = float(r[0]), float(c[0]), None
@@ -236,7 +235,7 @@ class SpikedRandomFeatures(solving.Solvable):
         return cls(student, target, beta=beta, noise=noise, **spikes, **options)
 
     def _draw(self, setup):
-        """One draw of these features; the letters of a continuous law are those of single neurons."""
+        """One draw of these features; with a continuous law each neuron has its own letter."""
         r, c = np.atleast_1d(self.r), self.variances
         if self.law is not None:
             t = letters_of_law(self.law, setup.p)
@@ -256,7 +255,7 @@ class SpikedRandomFeatures(solving.Solvable):
 
     @cached_property
     def _labelled(self):
-        """Labels sign(target), and features with tables of these in place of the target."""
+        """Labels sign(target), and features with tables of the labels in place of the target."""
         labels = SignLabels(self.target, self.breakpoints)
         return labels, Levels(self._table(labels, labels.zeros))
 
@@ -275,11 +274,11 @@ class SpikedRandomFeatures(solving.Solvable):
     ) -> SpikedSolution | SpikedClassifier:
         r"""Test and training error, and order parameters, of the trained readout.
 
-        *Asymptotic*: the solution for d -> infinity, unique for lam > 0, to about 1e-12. With ``d``: exact where d ->
-        infinity at fixed r sqrt(d), the crossover from random to spiked features; *heuristic* elsewhere: of all terms
-        of order 1/d it holds the one that close or weak spikes make large. Classifiers are solved to 1e-9. Where the
-        mean activation alone tells the labels (gamma = 1 and an odd target such as sign), m is infinite as d ->
-        infinity for logistic and hinge loss: ``converged`` is False there, finite d has a solution. Source: Cui et al.
+        *Asymptotic*: the solution for d -> infinity, unique for lam > 0, to about 1e-12. With ``d``: exact as d ->
+        infinity at fixed r sqrt(d), the crossover from random to spiked features; *heuristic* elsewhere, because it
+        includes only that term of order 1/d that is large for close or weak spikes. Classifiers are solved to 1e-9. If
+        the mean activation alone separates the labels (gamma = 1 and an odd target such as sign), m is infinite as d ->
+        infinity for logistic and hinge loss: ``converged`` is then False; finite d has a solution. Source: Cui et al.
         (2024), arXiv:2402.04980, Result 3.3; (118), (119), (120) for the losses.
 
         Parameters
@@ -293,16 +292,16 @@ class SpikedRandomFeatures(solving.Solvable):
 
             .. math:: E\Big[\frac{\mu_{0,b}\,(h - C)}{1 + V}\Big] = \frac{m_b}{n V_{2,b}}, \qquad n = \alpha d
         loss : {"square", "logistic", "hinge"}, optional
-            Classification: labels are y = sign(target), and the readout is the least of
-            ``sum l(y yhat) + (lam/2) |a|^2`` with l(m) = (1 - m)^2/2, log(1 + exp(-m)) or max(0, 1 - m). By default
-            the ridge regression on the target itself.
+            Classification: labels are y = sign(target), and the readout minimises ``sum l(y yhat) + (lam/2) |a|^2``
+            with l(m) = (1 - m)^2/2, log(1 + exp(-m)) or max(0, 1 - m). The default is ridge regression on the target
+            itself.
         iterations : int
             Most Newton iterations (of ridge regression).
 
         Returns
         -------
         SpikedSolution or, with ``loss``, SpikedClassifier
-            With ``converged`` False and nan instead of numbers where the method or its accuracy fails.
+            If the method or its accuracy fails, ``converged`` is False and the numbers are nan.
 
         Raises
         ------
@@ -330,6 +329,6 @@ class SpikedRandomFeatures(solving.Solvable):
     def __repr__(self):
         names = ", ".join(getattr(f, "__name__", str(f)) for f in (self.student, self.target))
         r, c = (f"{x:.6g}" if np.ndim(x) == 0 else str(np.round(x, 4).tolist()) for x in (self.r, self.c))
-        more = f", noise={self.noise:g}" * bool(self.noise) + ", bias=True" * self.bias
-        more += f", rows={self.rows!r}" * (self.rows != "iid") + f", kap={self.kap:.6g}" * bool(self.kap)
-        return f"SpikedRandomFeatures({names}, r={r}, c={c}, gamma={self.gamma:.6g}, beta={self.beta:g}{more})"
+        extra = f", noise={self.noise:g}" * bool(self.noise) + ", bias=True" * self.bias
+        extra += f", rows={self.rows!r}" * (self.rows != "iid") + f", kap={self.kap:.6g}" * bool(self.kap)
+        return f"SpikedRandomFeatures({names}, r={r}, c={c}, gamma={self.gamma:.6g}, beta={self.beta:g}{extra})"

@@ -11,18 +11,29 @@ from scipy.special import expit, ndtr
 from ..._base import check
 from .averages import function_of, kinks_of
 
-STEPS = 80  # most steps of Newton's method for a proximal map; it bisects where it would leave its bracket
-REACH, GRID = 9.0, 4000  # signs of a target are looked for in [-9, 9], at this many points
-SQRT_2PI = math.sqrt(2 * math.pi)
 LossName: TypeAlias = Literal["square", "logistic", "hinge"]
+CLASSIFIER_ERRORS = "wrong", "train_wrong", "test_loss", "train_loss"  # fields of results with a loss
+
+
+class LossOptions(NamedTuple):
+    """Tunable numbers of losses and labels."""
+
+    # Newton's iterations for a proximal map; a step that would leave the bracket is replaced by a bisection.
+    max_iterations: int = 80
+    # Changes of sign of a target are searched in [-9, 9] on grids of this many and three times as many points.
+    label_range: float = 9.0
+    label_points: int = 4000
+
+
+LOSS_OPTIONS = LossOptions()
 
 
 class Loss(NamedTuple):
     """A convex loss l(m) of the margin m = y yhat.
 
     ``proximal(m0, V)`` is m = argmin (m - m0)^2 / (2V) + l(m), (118) of Cui et al. (2024), arXiv:2402.04980, and the
-    stiffness (1 - dm/dm0) / V = l'' / (1 + V l''); ``kinks(V)`` are the m0 where these bend. ``smoothed(m, h)`` are
-    value, slope and curvature of the loss with its kink, if there is one, smoothed over a width h.
+    stiffness (1 - dm/dm0) / V = l'' / (1 + V l''); ``kinks(V)`` are the m0 at which these are not smooth.
+    ``smoothed(m, h)`` are value, slope and curvature of the loss; a kink is smoothed over a width h.
     """
 
     value: Callable[[Any], Any]
@@ -36,22 +47,22 @@ def _square(m0, V):
 
 
 def _logistic(m0, V):
-    """The root of m - m0 - V / (1 + e^m), which rises with slope 1 to 1 + V/4, in [m0, m0 + V]."""
+    """The root of m - m0 - V / (1 + e^m) in [m0, m0 + V]; the slope is between 1 and 1 + V/4."""
     m0, V = np.broadcast_arrays(m0, V)
     low, high = m0, m0 + V
     m = np.clip(0.0, low, high)
-    for _ in range(STEPS):
-        pull = expit(-m)
-        gap = m - m0 - V * pull
+    for _ in range(LOSS_OPTIONS.max_iterations):
+        force = expit(-m)
+        gap = m - m0 - V * force
         low, high = np.where(gap < 0, m, low), np.where(gap > 0, m, high)
-        new = m - gap / (1 + V * pull * (1 - pull))
+        new = m - gap / (1 + V * force * (1 - force))
         new = np.where((new < low) | (new > high), (low + high) / 2, new)
-        moved = np.abs(new - m)
+        change = np.abs(new - m)
         m = new
-        if np.all(moved <= 1e-14 * (1 + np.abs(m))):
+        if np.all(change <= 1e-14 * (1 + np.abs(m))):
             break
-    bend = expit(m) * expit(-m)
-    return m, bend / (1 + V * bend)
+    curvature = expit(m) * expit(-m)
+    return m, curvature / (1 + V * curvature)
 
 
 def _hinge(m0, V):
@@ -80,24 +91,25 @@ LOSSES = {
 
 
 class SignLabels:
-    """The labels y = sign(target): where the sign of the target changes, and its averages over Gaussian inputs."""
+    """The labels y = sign(target): positions of the sign changes, and averages over Gaussian inputs."""
 
     def __init__(self, target, breakpoints=()):
         f = function_of(target, "target")
-        near = np.array([x + s * 1e-9 for x in kinks_of(target, breakpoints, "breakpoints") for s in (-1, 1)])
-        grids = [np.sort(np.append(np.linspace(-REACH, REACH, n) + 1e-3 * math.pi, near)) for n in (GRID, 3 * GRID)]
+        sides = np.array([x + s * 1e-9 for x in kinks_of(target, breakpoints, "breakpoints") for s in (-1, 1)])
+        end, sizes = LOSS_OPTIONS.label_range, (LOSS_OPTIONS.label_points, 3 * LOSS_OPTIONS.label_points)
+        grids = [np.sort(np.append(np.linspace(-end, end, n) + 1e-3 * math.pi, sides)) for n in sizes]
         changes = [np.flatnonzero(np.diff(np.asarray(f(x), dtype=float) > 0)) for x in grids]
         if len(changes[0]) != len(changes[1]):
             raise ValueError(
-                f"target = {check.shown(target)} changes its sign more often than {GRID} points in [-9, 9] can tell; "
-                "expected one whose signs, the labels, change at isolated places."
+                f"target = {check.shown(target)} changes its sign more often than {sizes[0]} points in [-9, 9] "
+                "resolve; expected a target whose sign, the label, changes at isolated points."
             )
 
         def sign(t):
             return 1.0 if f(np.array([t]))[0] > 0 else -1.0
 
         self.zeros = np.array([bisect(sign, *grids[1][i : i + 2], xtol=1e-14) for i in changes[1]])
-        ends = np.concatenate([[-REACH - 1], self.zeros, [REACH + 1]])
+        ends = np.concatenate([[-end - 1], self.zeros, [end + 1]])
         signs = np.where(np.asarray(f((ends[1:] + ends[:-1]) / 2), dtype=float) > 0, 1.0, -1.0)
         self.first, self.jumps = signs[0], np.diff(signs)
 
@@ -111,5 +123,5 @@ class SignLabels:
         for zero, jump in zip(self.zeros, self.jumps, strict=True):
             t = (mean - zero) / np.maximum(spread, 1e-300)
             first += jump * ndtr(t)
-            linear += jump * np.exp(-0.5 * np.minimum(t * t, 1e4)) / SQRT_2PI
+            linear += jump * np.exp(-0.5 * np.minimum(t * t, 1e4)) / math.sqrt(2 * math.pi)
         return first, linear

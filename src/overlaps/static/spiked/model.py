@@ -1,24 +1,20 @@
-"""The ground of both models: spikes, bulk and blocks of the neurons, and the response of their rows."""
+"""Base of both models: spikes, bulk and blocks of the neurons, and the response of their rows."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from ..._base import Immutable, check
 from . import blocks, ridge
-from .averages import ODD, even_part, function_of
-
-ROWS = ("iid", "orthonormal")
-
-ABSENT: Any = None  # stands for fields that other models have
+from .averages import QUADRATURE, even_part, function_of
 
 
 class Levels:
-    """Tables and features on finer and finer rules over k, made when a sharp fixed point asks for them."""
+    """Tables and features on finer and finer grids over k, computed when a sharp fixed point needs them."""
 
     def __init__(self, table):
         self.tables, self.features = [table], [ridge.Features(table)]
@@ -32,10 +28,10 @@ class Levels:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Spiked(Immutable):
-    """Random features with spikes: base of :class:`.SpikedRandomFeatures` and :class:`.SpikedSubspace`, who explain it.
+    """Random features with spikes: base of :class:`.SpikedRandomFeatures` and :class:`.SpikedSubspace`.
 
     A single block of neurons has numbers r and c and no fractions; B blocks have arrays. ``spikes``, ``variances`` and
-    ``shares`` are the same for all of them.
+    ``block_fractions`` are arrays in both cases.
     """
 
     student: Callable[..., Any]
@@ -48,7 +44,7 @@ class Spiked(Immutable):
     bias: bool = field(default=False, kw_only=True)
     fractions: Any = field(default=None, kw_only=True)
     rows: str = field(default="iid", kw_only=True)
-    law = bulk = ABSENT
+    law = bulk = cast(Any, None)  # fields of SpikedRandomFeatures
     offset = kap = 0.0
 
     @property
@@ -57,7 +53,7 @@ class Spiked(Immutable):
         return np.atleast_1d(self.c)
 
     @property
-    def shares(self):
+    def block_fractions(self):
         """Fractions of the neurons in each block, (B,)."""
         return np.ones(1) if self.fractions is None else self.fractions
 
@@ -80,8 +76,8 @@ class Spiked(Immutable):
         raise NotImplementedError
 
     def response(self, lam):
-        """Answer of the rows' resolvent to the data at the penalty ``lam``: a function Vh -> ``ridge.Response``."""
-        c, fractions, rank = self.variances, self.shares, self.spikes.shape[1]
+        """Response of the rows' resolvent to the data at the penalty ``lam``: a function Vh -> ``ridge.Response``."""
+        c, fractions, rank = self.variances, self.block_fractions, self.spikes.shape[1]
         if self.bulk is not None:
             return blocks.given_rows(c, self.beta, lam, self.bulk, fractions)
         if np.ndim(self.r) == 0 and self.rows == "iid":
@@ -91,11 +87,11 @@ class Spiked(Immutable):
         return response if rank == 1 else blocks.along_directions(response, rank)
 
     def neurons(self, d):
-        """Neurons of each block (B,) at input dimension ``d``, rho_b beta d; a continuous law needs no whole ones."""
+        """Neurons of each block (B,) at input dimension ``d``, rho_b beta d; at least one, without a continuous law."""
         size = d
         if check.axes("d", d) or d != math.inf:
             size = check.number("d", d, above=0, hint="d is the dimension of the inputs; math.inf is the limit.")
-        neurons = self.shares * self.beta * size
+        neurons = self.block_fractions * self.beta * size
         if self.law is not None:
             if math.isinf(size):
                 raise ValueError(
@@ -112,9 +108,9 @@ class Spiked(Immutable):
         return neurons
 
     def _width(self):
-        """Checked width, rows that fit into it, noise, bias."""
+        """Checked width, rows, noise and bias."""
         beta = check.number("beta", self.beta, above=0, hint="beta is the width, p/d.")
-        if check.choice("rows", self.rows, ROWS) == "orthonormal" and beta > 1:
+        if check.choice("rows", self.rows, ("iid", "orthonormal")) == "orthonormal" and beta > 1:
             raise check.refused("beta", beta, "beta <= 1: p rows in d dimensions.", after=" with rows='orthonormal'")
         noise = check.number("noise", self.noise, least=0, hint="noise is a standard deviation.")
         return {"beta": beta, "noise": noise, "bias": check.flag("bias", self.bias)}
@@ -126,7 +122,7 @@ class Spiked(Immutable):
         if B == 0 or np.any(c <= 0):
             wrong = f"r = {check.shown(self.r)}" if B == 0 else f"c = {check.shown(self.c)}"
             raise ValueError(f"{wrong}; expected at least one block, and variances > 0.")
-        odd = even_part(function_of(self.student, "student")) < ODD
+        odd = even_part(function_of(self.student, "student")) < QUADRATURE.odd_tol
         inner = np.column_stack([r, offset])
         first = inner[np.arange(B), np.argmax(inner != 0, axis=1)]
         names = np.column_stack([np.where((first < 0) & odd, -1.0, 1.0)[:, None] * inner, c])
@@ -136,4 +132,4 @@ class Spiked(Immutable):
                 f"{' up to a sign of r' if odd else ''}; expected distinct ones. Merge them: one block with the sum of "
                 "their fractions."
             )
-        return {"c": c, "fractions": blocks.shares("r", B, self.fractions)}
+        return {"c": c, "fractions": blocks.checked_fractions("r", B, self.fractions)}

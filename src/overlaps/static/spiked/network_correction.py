@@ -1,4 +1,4 @@
-"""Corrections that spiked random features leave out: neuron-dependent features of size 1/sqrt(d), and Gaussian rows."""
+"""Corrections to spiked random features: neuron-dependent features of size 1/sqrt(d), and Gaussian rows."""
 
 import dataclasses
 import math
@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from ..._base import check
 from ...gaussian.quadrature import gauss_hermite, piecewise
 from . import ridge as _ridge
-from .averages import STEP
+from .averages import QUADRATURE
 from .draws import derivative_of
 from .features import SpikedRandomFeatures
 from .solving import positive_alpha, positive_lam
@@ -19,7 +19,7 @@ __all__ = ["CorrectedPoint", "finite_batch_network", "gaussian_rows", "large_bat
 
 
 class CorrectedPoint(NamedTuple):
-    """Test and training error with one more feature, its changes to the model given, the readout's overlaps with it."""
+    """Test and training error with one more feature, the changes that it makes, and overlaps of the readout."""
 
     mse: float
     train: float
@@ -29,7 +29,7 @@ class CorrectedPoint(NamedTuple):
 
 
 def large_batch_network(model: SpikedRandomFeatures) -> SpikedRandomFeatures:
-    r"""The network after one step on infinitely many samples, where its rows differ in norm.
+    r"""The network after one step on infinitely many samples, including the differences of its rows' norms.
 
     .. math:: |w_i^1 - r\hat v|^2 = 1 + \kappa\, w_i \cdot \hat v, \qquad \kappa = 2 \tau |h_1^*| h_3, \qquad
               h_3 = E[\sigma'''], \qquad u = k\mu_1 + \kappa\, E[\sigma''(rk + z)]/2 \ \mbox{ replaces }\ k\mu_1
@@ -61,7 +61,6 @@ def large_batch_network(model: SpikedRandomFeatures) -> SpikedRandomFeatures:
     >>> round(network.solve(alpha=3, lam=0.1).mse - model.solve(alpha=3, lam=0.1).mse, 5)
     -0.0014
     """
-    # test: tests/static/spiked/test_simulation.py::test_size_of_the_correction_for_large_batches
     kap = 2 * _third(model) * abs(model.step.h1_star) * model.step.tau
     if model.c != 1:
         raise ValueError(
@@ -76,9 +75,9 @@ def gaussian_rows(model: SpikedRandomFeatures, *, alpha: float, lam: float, d: f
     r"""Spiked random features whose rows have Gaussian entries instead of unit norm.
 
     Their squared norms c + dc_i, Var dc_i = 2c^2/d, act as one more feature with the function :math:`E[\sigma''(rk +
-    \sqrt c z)]/2`. The part of the norms that a model with ``kap`` shares with the spike stays. *Asymptotic* and exact.
-    *Corrected* against Cui et al. (2024), arXiv:2402.04980, who take Gaussian and unit rows as equivalent: that holds
-    for the spectrum only, or without a spike.
+    \sqrt c z)]/2`. With ``kap`` their correlation with the spike is included. *Asymptotic* and exact. *Corrected*
+    against Cui et al. (2024), arXiv:2402.04980, who take Gaussian and unit rows as equivalent: that holds for the
+    spectrum only, or without a spike.
 
     Parameters
     ----------
@@ -105,7 +104,7 @@ def gaussian_rows(model: SpikedRandomFeatures, *, alpha: float, lam: float, d: f
     [0.0657, -0.0456]
     """
     _single_block(model)
-    tilt = np.array([1.0, model.kap])  # dc_i = kap b_i + what a Gaussian row adds
+    tilt = np.array([1.0, model.kap])  # dc_i = kap b_i + the fluctuation of a Gaussian row
     K = model.c * np.outer(tilt, tilt) + np.diag([0.0, 2 * model.c**2])
     return _enlarged(model, alpha, lam, d, correlated_rows(model, lam, K))
 
@@ -115,8 +114,8 @@ def correlated_rows(model, lam, K):
     rows = _ridge.marchenko_pastur(model.c, model.beta, lam)
 
     def response(Vh):  # theta = beta V2 K thh in place of beta V2 c thh
-        answer = rows(Vh)
-        return answer._replace(T=answer.T * K / model.c, dT=answer.dT * K / model.c)
+        unit = rows(Vh)
+        return unit._replace(T=unit.T * K / model.c, dT=unit.dT * K / model.c)
 
     return response
 
@@ -124,25 +123,25 @@ def correlated_rows(model, lam, K):
 def finite_batch_network(
     model: SpikedRandomFeatures, *, alpha: float, lam: float, d: float = math.inf
 ) -> "CorrectedPoint":
-    r"""The network after one step on finitely many samples, with all that sets it apart from spiked features.
+    r"""The network after one step on finitely many samples, with the corrections to spiked random features.
 
-    The bulk of its rows has a covariance on the side of the inputs that remembers the samples of the step,
+    The covariance of the bulk of its rows, on the side of the inputs, depends on the samples of the step,
 
     .. math:: \frac{\Sigma}{d}, \qquad \Sigma = 1 + \frac{\tau^2 {\rm Var}[\sigma']}{\alpha_0}\,
               \frac{1}{n_0} \sum_{\mu \le n_0} y_\mu^2\, x_\mu x_\mu^\top,
 
-    and the spike is made of the same samples. With :math:`N = (1 + x\Sigma)^{-1}` and :math:`x = \beta g \hat V_1`
-    the rows answer to the data by
+    and the spike depends on the same samples. With :math:`N = (1 + x\Sigma)^{-1}` and :math:`x = \beta g \hat V_1`
+    the response of the rows to the data is
 
     .. math:: V_2 = g = \frac{1}{\lambda + \hat V_2 + \hat V_1 {\rm tr}\,\Sigma N/d}, \qquad
               V_1 = g\, {\rm tr}\,\Sigma N/d, \qquad T = \beta g\, \Sigma N
 
-    between the directions of the spike (there without the penalty of V1 on itself) and of the rest of the target, which
-    the covariance correlates. The norms of the rows are one more feature, as in :func:`large_batch_network`.
-    *Asymptotic*, derived here; confirmed by simulation and not proved. Of the norms it leaves out what the third moment
-    of sigma' - E[sigma'] correlates with the samples, a smaller effect than the norms themselves. As alpha0 ->
-    infinity it becomes :func:`large_batch_network`. Traces and elements of N follow from leave-one-out equations, which
-    are averages over one label.
+    between the directions of the spike (without the penalty of V1 on itself) and of the target's component orthogonal
+    to it; the covariance correlates the two. The norms of the rows are one more feature, as in
+    :func:`large_batch_network`. *Asymptotic*, derived here; confirmed by simulation and not proved. Correlations of the
+    norms with the samples through the third moment of sigma' - E[sigma'] are left out; their effect is smaller than
+    that of the norms themselves. As alpha0 -> infinity it becomes :func:`large_batch_network`. Traces and elements of N
+    follow from leave-one-out equations, which are averages over one label.
 
     Parameters
     ----------
@@ -164,12 +163,11 @@ def finite_batch_network(
     >>> round(found.mse, 4), round(found.change, 4)
     (0.2731, 0.0242)
     """
-    # test: tests/static/spiked/test_simulation.py::test_networks_of_finite_batches
     return _enlarged(model, alpha, lam, d, StepRows(model, lam))
 
 
 class StepRows:
-    """Response of the rows that one step on n0 samples leaves behind, between v, the norms, and the target's rest.
+    """Response of the rows after one step on n0 samples, between v, the norms, and the target orthogonal to v.
 
     S = (1/n0) sum y^2 x x^T enters by N = (1 + x Sigma)^{-1}, Sigma = 1 + k0 S. Leave-one-out, with b = 1/alpha0 and
     w(y) = 1 / (1 + b k0 x n y^2),
@@ -177,7 +175,7 @@ class StepRows:
         n = tr N / d = 1 / (1 + x (1 + k0 E[y^2 w])),            theta.N theta = 1 / (1 + x (1 + k0 E[y^2 z^2 w])),
         theta.N v = theta.N theta E[y z w] / A,                 v.N v = (b n E[y^2 w] + theta.N theta E[y z w]^2) / A^2.
 
-    It computes (1 - N) / x, without cancellation; derivatives by a step into the complex plane.
+    The code computes (1 - N) / x, without cancellation, and derivatives by a step into the complex plane.
     """
 
     def __init__(self, model, lam):
@@ -186,16 +184,16 @@ class StepRows:
         self.A, self.b, self.y, self.z, self.weight = _labels(model)
         self.h1, self.k0 = step.h1_star, step.tau**2 * step.vs * self.b
         self.kap = 2 * step.tau * self.A * h3
-        self.rest = row_covariance(model)[1, 1] - self.kap**2  # of the norms, on their own
+        self.rest = row_covariance(model)[1, 1] - self.kap**2  # norms, uncorrelated with the spike
 
     def gap(self, n, Vh):
-        """Increasing in n, zero at the trace of N; x and the weights w with it."""
+        """A function that increases with n and is zero at n = tr N / d, followed by g, x and the weights w."""
         g = (self.beta - 1 + n) / (self.beta * (self.lam + Vh[1]))
         x = self.beta * Vh[0] * g
         w = self.weight / (1 + self.b * self.k0 * x * n * self.y**2)
         return n * (1 + x * (1 + self.k0 * (w @ self.y**2))) - 1, g, x, w
 
-    def parts(self, n, Vh):
+    def response_at(self, n, Vh):
         """(V1, V2) and T at this n."""
         _, g, x, w = self.gap(n, Vh)
         y, z, b, k0, A, gamma = self.y, self.z, self.b, self.k0, self.A, self.gamma
@@ -217,12 +215,12 @@ class StepRows:
         lowest, tiny = max(0.0, 1 - self.beta), 1e-30
         n = brentq(lambda n: self.gap(n, Vh)[0], lowest, 1.0, xtol=1e-15, rtol=1e-15) if Vh[0] > 0 else 1.0
         slope = self.gap(n + 1j * tiny, Vh)[0].imag / tiny
-        moved = []
+        perturbed = []
         for j in range(2):
-            near = Vh + 1j * tiny * (np.arange(2) == j)
-            moved.append(self.parts(n - 1j * self.gap(n, near)[0].imag / slope, near))
-        D, dT = (np.array(x).imag / tiny for x in zip(*moved, strict=True))
-        v, T = self.parts(n, Vh)
+            Vh_j = Vh + 1j * tiny * (np.arange(2) == j)
+            perturbed.append(self.response_at(n - 1j * self.gap(n, Vh_j)[0].imag / slope, Vh_j))
+        D, dT = (np.array(x).imag / tiny for x in zip(*perturbed, strict=True))
+        v, T = self.response_at(n, Vh)
         return _ridge.Response(v, D.T, T, dT)
 
 
@@ -237,7 +235,7 @@ def row_covariance(model):
         \qquad s = \sigma'(z) - h_1, \ h_3 = E[s z^2], \ \kappa = 2\tau A h_3
 
     k is the projection of a fresh input; an input of the step itself has a projection larger by y/(alpha0 A).
-    *Asymptotic*, d -> infinity. Spiked random features have K_bb = c and nothing else.
+    *Asymptotic*, d -> infinity. Spiked random features have K_bb = c and K_bc = K_cc = 0.
 
     Parameters
     ----------
@@ -253,7 +251,7 @@ def row_covariance(model):
     A, batch, y, z, weight = _labels(model)
     square, cubic, fourth = weight @ (y * z) ** 2, weight @ (y**3 * z), weight @ y**4
     h2 = gamma**2 * square + (1 - gamma**2) * step.h2_star + 2 * gamma * cubic * batch / A + fourth * (batch / A) ** 2
-    z, weight = piecewise(model.student_breakpoints, STEP / 8)
+    z, weight = piecewise(model.student_breakpoints, QUADRATURE.step / 8)
     s = derivative_of(model.student)(z) - step.h1
     kap, tau = 2 * step.tau * A * h3, step.tau
     norms = kap**2 + 4 * tau**2 * step.h2_star * batch * (weight @ (s * z) ** 2 - h3**2)
@@ -263,20 +261,20 @@ def row_covariance(model):
 
 
 def _labels(model):
-    """A, 1/alpha0, and points of the noisy labels y of the step: y, the field z along the target, weights."""
+    """A, 1/alpha0, and a quadrature over the noisy labels of the step: labels y, fields z along the target, weights."""
     step = model.step
     A = step.r / (step.tau * step.h1)
-    z, weight = piecewise(model.breakpoints, STEP / 8)
+    z, weight = piecewise(model.breakpoints, QUADRATURE.step / 8)
     y = np.asarray(model.target(z), dtype=float)
     noise = math.sqrt(max(step.h2_star - weight @ y**2, 0.0))
-    xi, chance = gauss_hermite(24) if noise > 1e-9 else (np.zeros(1), np.ones(1))
-    y, z, weight = np.add.outer(y, noise * xi).ravel(), np.repeat(z, xi.size), np.outer(weight, chance).ravel()
+    xi, p = gauss_hermite(24) if noise > 1e-9 else (np.zeros(1), np.ones(1))
+    y, z, weight = np.add.outer(y, noise * xi).ravel(), np.repeat(z, xi.size), np.outer(weight, p).ravel()
     return A, (A**2 - step.h1_star**2) / step.h2_star, y, z, weight
 
 
 def _single_block(model):
-    alike = isinstance(model, SpikedRandomFeatures) and model.rows == "iid" and model.bulk is None
-    if not alike or np.ndim(model.r) > 0:
+    supported = isinstance(model, SpikedRandomFeatures) and model.rows == "iid" and model.bulk is None
+    if not supported or np.ndim(model.r) > 0:
         raise ValueError(
             f"model = {check.shown(model)}; expected a SpikedRandomFeatures of one block with independent rows."
             + check.see("spiked", "Cases not covered")
@@ -290,7 +288,7 @@ def _third(model):
         raise ValueError(
             f"model = {check.shown(model)} comes from no step; make it with SpikedRandomFeatures.after_one_step."
         )
-    z, weight = piecewise(model.student_breakpoints, STEP / 8)
+    z, weight = piecewise(model.student_breakpoints, QUADRATURE.step / 8)
     return float(weight @ (model.student(z) * (z**3 - 3 * z)))
 
 

@@ -2,17 +2,25 @@
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from ..._base import Immutable, check
 from ...activations.activation import Activation
-from .averages import FINER, ODD, REFINEMENTS, TOLERANCE, even_part, function_of, hermite_moments, kinks_of
+from .averages import QUADRATURE, even_part, function_of, hermite_moments, kinks_of
 
 __all__ = ["OneStep", "one_step"]
 
-SCALINGS = ("d", "p")
-EDGE, SPACING = 12.0, 0.1  # a student is differentiated on a periodic grid from -EDGE to EDGE, first of this spacing
+
+class DerivativeOptions(NamedTuple):
+    """Periodic grid on which a student is differentiated: half width, and first spacing."""
+
+    half_width: float = 12.0
+    spacing: float = 0.1
+
+
+DERIVATIVE = DerivativeOptions()
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +52,7 @@ class OneStep(Immutable):
 def one_step(
     student, target, *, eta_tilde, alpha0, beta, scaling="d", noise=0.0, breakpoints=(), student_breakpoints=()
 ):
-    r"""Parameters (r, c, gamma) of the spiked random features that one gradient step leaves behind.
+    r"""Parameters (r, c, gamma) of the spiked random features after one gradient step.
 
     .. math::
         A = \sqrt{h_1^{*2} + h_2^*/\alpha_0}, \qquad r = \tau h_1 A, \qquad \gamma = h_1^*/A, \qquad
@@ -91,12 +99,12 @@ def one_step(
     eta_tilde = check.number("eta_tilde", eta_tilde, least=0, hint="eta_tilde is the learning rate over d or p.")
     beta = check.number("beta", beta, above=0, hint="beta is the width, p/d.")
     noise = check.number("noise", noise, least=0, hint="noise is a standard deviation.")
-    check.choice("scaling", scaling, SCALINGS, "The rate is eta_tilde d or eta_tilde p.")
+    check.choice("scaling", scaling, ("d", "p"), "The rate is eta_tilde d or eta_tilde p.")
     if check.axes("alpha0", alpha0) or alpha0 != math.inf:
         alpha0 = check.number("alpha0", alpha0, least=0, hint="alpha0 = n0/d; math.inf is the population gradient.")
     h1, vs = student_moments(student, student_breakpoints)
     h1_star, second = target_moments(target, breakpoints)
-    h1_star = 0.0 if abs(h1_star) <= 1e-12 * math.sqrt(second) else h1_star  # of an even target, by rounding
+    h1_star = 0.0 if abs(h1_star) <= 1e-12 * math.sqrt(second) else h1_star  # rounding of an even target
     h2_star = second + noise**2
     tau = eta_tilde / beta if scaling == "d" else eta_tilde
     if alpha0 == 0:
@@ -121,10 +129,10 @@ def student_moments(student, student_breakpoints=()):
     """E[sigma'] and Var[sigma'] over N(0, 1) of an odd student."""
     f, points = function_of(student, "student"), kinks_of(student, student_breakpoints, "student_breakpoints")
     even = even_part(f)
-    if not even <= ODD:
+    if not even <= QUADRATURE.odd_tol:
         raise ValueError(
             f"student = {check.shown(student)} is not odd: |sigma(x) + sigma(-x)| reaches {even:.2g} of its size; "
-            "expected an odd function, e.g. np.tanh, np.sin, ov.erf. One step on other functions leaves more than one "
+            "expected an odd function, e.g. np.tanh, np.sin, ov.erf. One step on other functions makes more than one "
             "spike." + check.see("spiked", "Cases not covered")
         )
     if points:
@@ -135,10 +143,10 @@ def student_moments(student, student_breakpoints=()):
 
 def kinked_moments(student, f, points):
     """The same for a student with kinks, from its derivative."""
-    near = np.array(points)[:, None] + 1e-9 * np.array([-1.0, 1.0])
-    jump = np.max(np.abs(np.diff(f(near)))) / max(np.max(np.abs(f(near))), 1.0)
+    sides = np.array(points)[:, None] + 1e-9 * np.array([-1.0, 1.0])
+    jump = np.max(np.abs(np.diff(f(sides)))) / max(np.max(np.abs(f(sides))), 1.0)
     if not isinstance(student, Activation) or jump > 1e-6:
-        fault = "jumps" if jump > 1e-6 else "has kinks (student_breakpoints), and its derivative is not known"
+        fault = "jumps" if jump > 1e-6 else "has kinks (student_breakpoints) and no given derivative"
         raise ValueError(
             f"student = {check.shown(student)} {fault}; expected a student with a derivative for the gradient step. "
             "Give ov.Activation(name, g, dg) of a continuous g, or r, c and gamma by hand."
@@ -150,19 +158,19 @@ def kinked_moments(student, f, points):
 def square_of_derivative(f):
     """E[f'^2] by Fourier differentiation of f(z) exp(-z^2/4), exponentially accurate for analytic functions."""
     before = error = math.inf
-    for n in range(REFINEMENTS + 1):
-        size = 2 * math.ceil(EDGE / (SPACING * FINER**n))
-        z = 2 * EDGE / size * (np.arange(size) - size // 2)
+    for n in range(QUADRATURE.max_refinements + 1):
+        size = 2 * math.ceil(DERIVATIVE.half_width / (DERIVATIVE.spacing * QUADRATURE.step_ratio**n))
+        z = 2 * DERIVATIVE.half_width / size * (np.arange(size) - size // 2)
         F = f(z) * np.exp(-0.25 * z * z)
-        wave = 1j * np.pi / EDGE * np.arange(size // 2 + 1)
+        wave = 1j * np.pi / DERIVATIVE.half_width * np.arange(size // 2 + 1)
         wave[-1] = 0.0
         slope = np.fft.irfft(wave * np.fft.rfft(F), size) + 0.5 * z * F
-        value = float(slope @ slope) * 2 * EDGE / size / math.sqrt(2 * math.pi)
+        value = float(slope @ slope) * 2 * DERIVATIVE.half_width / size / math.sqrt(2 * math.pi)
         error = abs(value - before) / max(value, 1e-300)
-        if error <= TOLERANCE:
+        if error <= QUADRATURE.tol:
             return value
         before = value
     raise ValueError(
         f"student has no smooth derivative: E[sigma'^2] changes by {error:.1e} (relative) with the grid, expected "
-        f"{TOLERANCE:g}. Kinked students need ov.Activation(name, g, dg) and student_breakpoints=(t_1, ...)."
+        f"{QUADRATURE.tol:g}. Kinked students need ov.Activation(name, g, dg) and student_breakpoints=(t_1, ...)."
     )

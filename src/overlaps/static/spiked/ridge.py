@@ -6,11 +6,11 @@ functions S = (mu1_b mu1_c, mu2_b^2) and their multiplicities w (2 off the diago
     V(k) = S . (w v),   v = (V1, V2),      Vh = kappa E[S den],   den = 1 / (1 + V),      v = response(Vh).
 
 These are (18), (19), (20) of Cui et al. (2024), arXiv:2402.04980, Result 3.3, and (155), (156) for blocks, without the
-traces of large matrices.  Models of the rows differ in the response of the resolvent, v(Vh) and its derivative; see
+traces of large matrices. Models of the rows differ in the response of the resolvent, v(Vh) and its derivative; see
 blocks.py.
 
-The direction 1_b, all ones on block b, carries the function mu0_b. Among p = beta d directions it answers to the data
-like the others, T = p V2_b; as d -> infinity the ridge on it costs nothing, and mu0_b is fitted freely.
+The direction 1_b, all ones on block b, is that of the function mu0_b. Among p = beta d directions its response to the
+data is like that of the others, T = p V2_b; as d -> infinity the ridge on it costs nothing, and mu0_b is fitted freely.
 """
 
 import math
@@ -18,21 +18,34 @@ from typing import NamedTuple
 
 import numpy as np
 
-TOLERANCE = 1e-13  # Newton's method ends when error and step of log v are below
-ACCEPTED = 1e-11  # an error above is no solution; rounding may stop Newton's method between the two
-BALANCED = 1e-6  # if two forms of the least objective differ by more, rounding has spoilt the norms
-PICARD = 3  # plain steps before Newton's
-LONGEST = 5.0  # longer steps of log v are cut
-HALVINGS = 30
-ABSENT = 1e-20  # if mu0 holds less of E[sigma^2], there is no spike
+
+class RidgeOptions(NamedTuple):
+    """Tunable numbers of the fixed point of ridge regression."""
+
+    # Error and step of log v at which Newton's method ends.
+    newton_tol: float = 1e-13
+    # Error above which there is no solution; rounding may stop Newton's method between the two.
+    residual_tol: float = 1e-11
+    # Relative difference of two forms of the least objective above which the readout norms are lost by rounding.
+    objective_tol: float = 1e-6
+    # Plain iterations before Newton's method.
+    plain_iterations: int = 3
+    # Longer steps of log v are shortened to this length.
+    max_step: float = 5.0
+    max_halvings: int = 30
+    # Fraction of E[sigma^2] in mu0 below which there is no spike.
+    min_spike: float = 1e-20
+
+
+RIDGE = RidgeOptions()
 
 
 class Response(NamedTuple):
-    """v and its derivative at one Vh; theta = T E[...] and the change of the readout norms along each direction."""
+    """Response of the rows at one Vh: v and its derivative, and T with its derivative in each direction."""
 
     v: np.ndarray  # packed (V1, V2)
-    D: np.ndarray  # dv / dVh, packed; a direction off the diagonal moves both entries
-    T: np.ndarray  # theta = T thh: (B, B), or (theta, psi) = T (thh, psih) where the rows correlate the two
+    D: np.ndarray  # dv / dVh, packed; a direction off the diagonal changes both entries
+    T: np.ndarray  # theta = T thh: (B, B), or (theta, psi) = T (thh, psih) if the rows correlate the two
     dT: np.ndarray  # (directions, *T.shape)
 
 
@@ -57,7 +70,7 @@ class BlockPairs:
         return matrix, packed[self.pairs :]
 
     def coordinates(self, v):
-        """Logarithms of the positive entries, correlations of the others: what Newton's method moves."""
+        """Variables of Newton's method: logarithms of the positive entries, correlations of the others."""
         if self.B == 1:
             return np.log(v)
         root = np.sqrt(v[self.diagonal])
@@ -81,14 +94,14 @@ class BlockPairs:
         root = np.sqrt(v[self.diagonal])
         P = np.diag(np.where(self.positive, v, self.pack(np.outer(root, root), np.ones(self.B))))
         off = np.flatnonzero(~self.positive)
-        # an entry off the diagonal is its correlation times the root of both diagonal ones: it moves with each, by half
+        # an entry off the diagonal is its correlation times the root of both diagonal entries, hence the factor 1/2
         for ends in (self.rows, self.columns):
             P[off, self.diagonal[ends[off]]] = 0.5 * v[off]
         return P
 
 
 class Features:
-    """Tables (B, n) of the conditional coefficients and the packed functions S, with a rule over k."""
+    """Tables (B, n) of the conditional coefficients and the packed functions S, with weights over k."""
 
     def __init__(self, table):
         self.weight, self.h, self.hh = table.weight, table.h, table.hh
@@ -99,15 +112,15 @@ class Features:
         self.across = (self.mu1[:, None] * self.h1).reshape(-1, self.weight.size)
         self.S = np.concatenate([self.mu1[self.packing.rows] * self.mu1[self.packing.columns], mu2])
         total = (self.mu0**2 + mu2) @ self.weight
-        self.spiked = (self.mu0**2) @ self.weight > ABSENT * total
+        self.spiked = (self.mu0**2) @ self.weight > RIDGE.min_spike * total
 
     def means(self, bias):
-        """Functions that the spike lets the readout fit freely: mu0 of each block, and 1 for a trained bias."""
-        rows = self.mu0[self.spiked]
-        return np.concatenate([rows, np.ones((1, rows.shape[1]))]) if bias else rows
+        """Functions that the readout fits freely because of the spike: mu0 of each block, and 1 for a trained bias."""
+        means = self.mu0[self.spiked]
+        return np.concatenate([means, np.ones((1, means.shape[1]))]) if bias else means
 
     def charged(self, cost, bias):
-        """A cost of each block's mu0 (B,), or of none, as costs of the functions of :meth:`means`."""
+        """Costs of the functions of :meth:`means`, given those of each block's mu0 (B,) or a common one."""
         return np.append(np.broadcast_to(cost, self.packing.B)[self.spiked], [0.0] * bias)
 
 
@@ -140,37 +153,37 @@ def susceptibilities(features, response, kappa, start, iterations):
     v = start
     if v is None:
         v = response(np.zeros(S.shape[0])).v
-        for _ in range(PICARD):
+        for _ in range(RIDGE.plain_iterations):
             v = image(v)[0].v
     x = packing.coordinates(v)
     answer, squares, _ = image(v)
     error = x - packing.coordinates(answer.v)
-    count, moves = 0, math.inf
-    while count < iterations and moves > TOLERANCE:  # nan stops it
+    count, change = 0, math.inf
+    while count < iterations and change > RIDGE.newton_tol:  # nan ends the loop
         count += 1
-        moved = answer.D @ (kappa * (squares @ S.T) * w) @ packing.slopes(v)  # of the image, with the opposite sign
-        step = np.linalg.solve(np.eye(v.size) + np.linalg.solve(packing.slopes(answer.v), moved), error)
-        # Newton's method in logarithms may ask for a step of hundreds: v would leave the range of float64
-        step *= min(1.0, LONGEST / np.max(np.abs(step)))
+        image_slopes = answer.D @ (kappa * (squares @ S.T) * w) @ packing.slopes(v)  # with the opposite sign
+        step = np.linalg.solve(np.eye(v.size) + np.linalg.solve(packing.slopes(answer.v), image_slopes), error)
+        # a step of log v may be hundreds, and v would leave the range of float64
+        step *= min(1.0, RIDGE.max_step / np.max(np.abs(step)))
         size = np.max(np.abs(error))
-        for _ in range(HALVINGS):
+        for _ in range(RIDGE.max_halvings):
             v = packing.values(x - step)
-            answer, squares, legal = image(v)
+            answer, squares, positive = image(v)
             error = x - step - packing.coordinates(answer.v)
-            # legal: all denominators positive; a step into the other region would find the solution of another problem
-            if legal and np.max(np.abs(error)) <= max(size, TOLERANCE):
+            # where a denominator is negative, the equations have other solutions
+            if positive and np.max(np.abs(error)) <= max(size, RIDGE.newton_tol):
                 break
             step /= 2
         x = x - step
-        moves = max(np.max(np.abs(error)), np.max(np.abs(step)))
+        change = max(np.max(np.abs(error)), np.max(np.abs(step)))
     return v, answer, squares, float(np.max(np.abs(error))), count
 
 
 def fit(features, response, *, lam, kappa, beta, noise, bias=False, d=math.inf, start=None, iterations=100):
     """Order parameters, test and training error of the ridge readout.
 
-    The least objective, min |y - X a|^2 + lam |a|^2, is y (y - X a) too. The first form knows the readout norms q, the
-    second does not: they tell whether rounding, which grows where blocks are all but dependent, has spoilt q.
+    The least objective, min |y - X a|^2 + lam |a|^2, equals y (y - X a). Only the first form depends on the readout
+    norms q: a difference of the two shows that q is lost by rounding, which happens for nearly dependent blocks.
     """
     packing, weight = features.packing, features.weight
     with np.errstate(all="ignore"):
@@ -178,7 +191,7 @@ def fit(features, response, *, lam, kappa, beta, noise, bias=False, d=math.inf, 
             v, answer, squares, residual, count = susceptibilities(features, response, kappa, start, iterations)
         except np.linalg.LinAlgError:
             residual, count = math.nan, iterations
-    if not residual <= ACCEPTED:
+    if not residual <= RIDGE.residual_tol:
         return failed(packing, residual, count)
     den = 1 / (1 + (packing.w * v) @ features.S)
     free, u, T, dT = costs(features, answer, bias, beta, d)
@@ -195,71 +208,74 @@ def fit(features, response, *, lam, kappa, beta, noise, bias=False, d=math.inf, 
     labels = features.hh + noise**2
     least = kappa * (weight @ (den * (labels - mean * features.h - psi @ features.across)))
     gap = abs(kappa * train + lam * np.sum(q[packing.pairs :]) - least)
-    if not gap <= BALANCED * abs(least) + 1e-12 * kappa * (weight @ (den * labels)):  # the latter: perfect learning
+    rounding = 1e-12 * kappa * (weight @ (den * labels))  # larger than the objective if learning is perfect
+    if not gap <= RIDGE.objective_tol * abs(least) + rounding:
         return failed(packing, residual, count)
     return RidgeFit(mse, train, m, theta, psi, b0, v, q, True, residual, count)
 
 
 def failed(packing, residual, count):
-    """A fit without numbers."""
-    nothing, packed = np.full(packing.B, math.nan), np.full(packing.w.size, math.nan)
-    return RidgeFit(math.nan, math.nan, nothing, nothing, nothing, math.nan, packed, packed, False, residual, count)
+    """A fit that failed: all numbers are nan."""
+    per_block, packed = np.full(packing.B, math.nan), np.full(packing.w.size, math.nan)
+    order = per_block, per_block, per_block, math.nan, packed, packed
+    return RidgeFit(math.nan, math.nan, *order, False, residual, count)
 
 
 def misfit(features, response, kappa, v):
-    """Largest relative change of v by the map of other features: of a finer rule over k."""
+    """Largest relative change of v by the fixed-point map of other features, such as those on a finer grid over k."""
     den = 1 / (1 + (features.packing.w * v) @ features.S)
     image = response(kappa * (features.S @ (features.weight * den))).v
     return float(np.max(np.abs(features.packing.coordinates(image) - features.packing.coordinates(v))))
 
 
 def costs(features, answer, bias, beta, d):
-    """Functions fitted freely (j, n), and those whose directions cost ridge; T and dT of these and of psi.
+    """Functions fitted freely (j, n), functions u with a ridge on their directions, T and dT of u and psi.
 
-    At finite d the mu0 are the first of the latter.
+    At finite d the mu0 are the first of the functions u.
     """
     packing, (T, dT), u = features.packing, answer[2:], features.u
     if len(T) == len(u):  # psi = beta V1 psih in each direction of the target, apart from theta
         directions = np.eye(len(features.h1))
-        of_v = [np.kron(beta * packing.unpack(x)[0], directions) for x in (answer.v, *answer.D.T)]
-        T, dT = joined(T, of_v[0]), np.array([joined(*x) for x in zip(dT, of_v[1:], strict=True)])
+        T_psi = [np.kron(beta * packing.unpack(x)[0], directions) for x in (answer.v, *answer.D.T)]
+        T, dT = block_diagonal(T, T_psi[0]), np.array([block_diagonal(*x) for x in zip(dT, T_psi[1:], strict=True)])
     if math.isinf(d):
         return features.means(bias), u, T, dT
     p, pairs = beta * d, packing.pairs
-    dT = np.array([joined(np.diag(p * x), y) for x, y in zip(answer.D[pairs:].T, dT, strict=True)])
+    dT = np.array([block_diagonal(np.diag(p * x), y) for x, y in zip(answer.D[pairs:].T, dT, strict=True)])
     free = np.ones((int(bias), features.weight.size))
-    return free, np.concatenate([features.mu0, u]), joined(np.diag(p * answer.v[pairs:]), T), dT
+    return free, np.concatenate([features.mu0, u]), block_diagonal(np.diag(p * answer.v[pairs:]), T), dT
 
 
-def joined(a, b):
-    """The block-diagonal matrix of two."""
-    whole = np.zeros((len(a) + len(b),) * 2)
-    whole[: len(a), : len(a)], whole[len(a) :, len(a) :] = a, b
-    return whole
+def block_diagonal(a, b):
+    """The block-diagonal matrix of two matrices."""
+    joint = np.zeros((len(a) + len(b),) * 2)
+    joint[: len(a), : len(a)], joint[len(a) :, len(a) :] = a, b
+    return joint
 
 
 def mean_predictor(features, f, u, T, kappa, den, bias, psih):
     """C(k) = x f + theta u, with E[f (h - C) den] = 0, (theta, psi) = T (thh, psih), thh = kappa E[u (h - C) den].
 
-    f are free: mu0 and 1, theta the readout along u = k mu1; at finite d the mu0 are the first of u.
-    Only what f cannot express counts in u and h for theta: a linear student has u proportional to mu0.
+    f are the free functions mu0 and 1; theta is the readout along u = k mu1; at finite d the mu0 are the first of u.
+    u and h are projected orthogonally to f for theta, because u of a linear student is proportional to mu0.
     """
     root, size = np.sqrt(features.weight * den), len(u)
-    block, given = T[:size, :size], T[:size, size:] @ psih
+    T_u, theta_psi = T[:size, :size], T[:size, size:] @ psih
     length = np.linalg.norm(f * root, axis=1)
     left, scale, right = orthonormal((f * root).T / length)
     across, h = (u * root).T, features.h * root
-    for _ in range(2):  # once more for what rounding left
+    for _ in range(2):  # the second time against rounding
         across, h = across - left @ (left.T @ across), h - left @ (left.T @ h)
-    theta = np.linalg.solve(np.eye(size) + kappa * block @ (across.T @ across), kappa * block @ (across.T @ h) + given)
+    hessian, gradient = kappa * T_u @ (across.T @ across), kappa * T_u @ (across.T @ h)
+    theta = np.linalg.solve(np.eye(size) + hessian, gradient + theta_psi)
     rest = features.h - theta @ u
-    x = right.T @ (left.T @ (rest * root) / scale) / length  # the shortest, where blocks of a linear student share mu0
+    x = right.T @ (left.T @ (rest * root) / scale) / length  # least norm, if mu0 of blocks are proportional
     C, thh = x @ f + theta @ u, kappa * across.T @ (h - across @ theta)
     return C, *by_blocks(features, x, theta, bias), np.concatenate([thh, psih])
 
 
 def by_blocks(features, free, theta, bias):
-    """Means m (B,) of a readout, theta, bias; where means have a cost they come first in theta, else they are free."""
+    """Means m (B,) of a readout, theta, bias; means with a cost are the first entries of theta, others are free."""
     B, b0 = features.packing.B, float(free[-1]) if bias else 0.0
     if len(theta) > len(features.u):
         return theta[:B], theta[B:], b0
@@ -269,24 +285,24 @@ def by_blocks(features, free, theta, bias):
 
 
 def strong_ridge(features, noise, bias=False, cost=0.0):
-    """Test error of the best readout that is constant on each block: of the ridge at large lam, as d -> infinity."""
+    """Test error of the best readout that is constant on each block: the ridge at large lam, as d -> infinity."""
     root = np.sqrt(features.weight)
     rest = float(features.weight @ features.hh) + noise**2
     rest -= explained((features.means(bias) * root).T, features.h * root, features.charged(cost, bias))
-    return max(rest, 0.0)  # rounding, where learning can be perfect
+    return max(rest, 0.0)  # perfect learning leaves rounding
 
 
 def explained(f, h, cost=()):
     """|h|^2 - min |h - f x|^2 - sum cost x^2, for columns of f whose lengths may differ by many orders."""
     charged = np.flatnonzero(cost)
-    rows = np.zeros((charged.size, f.shape[1]))
-    rows[np.arange(charged.size), charged] = np.sqrt(np.asarray(cost, dtype=float)[charged])
-    f, h = np.concatenate([f, rows]), np.concatenate([h, np.zeros(charged.size)])
+    penalty = np.zeros((charged.size, f.shape[1]))
+    penalty[np.arange(charged.size), charged] = np.sqrt(np.asarray(cost, dtype=float)[charged])
+    f, h = np.concatenate([f, penalty]), np.concatenate([h, np.zeros(charged.size)])
     return float(np.sum((h @ orthonormal(f / np.linalg.norm(f, axis=0))[0]) ** 2))
 
 
 def orthonormal(f):
-    """Singular vectors (n, m), values (m,) and vectors (m, columns) of f without those that are rounding."""
+    """Singular vectors (n, m), values (m,) and vectors (m, columns) of f; those at rounding level are left out."""
     if not f.shape[1]:
         return f, np.ones(0), np.ones((0, 0))
     left, size, right = np.linalg.svd(f, full_matrices=False)
@@ -298,7 +314,7 @@ def marchenko_pastur(c, beta, lam):
     """Response of one block with rows uniform on the sphere, every quantity as a sum of positive terms.
 
     With x = c Vh1, s = lam + Vh2 and g the Stieltjes transform of the Marchenko-Pastur law at z = s / x,
-    V2 = g / x solves  beta x s V2^2 + (s + (1 - beta) x) V2 - 1 = 0; nothing is special about x = 0.
+    V2 = g / x solves  beta x s V2^2 + (s + (1 - beta) x) V2 - 1 = 0, which is regular at x = 0.
     """
 
     def response(Vh):

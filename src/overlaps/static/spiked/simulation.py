@@ -1,4 +1,4 @@
-"""The experiment beside the theory of one giant gradient step: the network itself, and its model at finite size."""
+"""Experiments for comparison with the theory of one giant gradient step: the network, and its model at finite size."""
 
 import math
 from concurrent.futures import Executor
@@ -10,15 +10,14 @@ import numpy as np
 
 from ..._base import ArrayLike, Function, Immutable, Rng, bar, check, warn
 from ..._base.parallel import run_all, worded
-from .blocks import law_of, shares
-from .draws import ROWS, Setup, Step, network_draw
-from .losses import LOSSES, LossName
+from .blocks import checked_fractions, law_of
+from .draws import INITIAL_ROWS, Setup, Step, network_draw
+from .losses import CLASSIFIER_ERRORS, LOSSES, LossName
 from .model import Spiked
 
 __all__ = ["OneStepRuns", "simulate_one_step", "simulate_srf"]
 
-QUANTITIES = "mse", "train", "m", "theta", "psi", "q1", "q2"
-CLASSIFIED = "wrong", "train_wrong", "test_loss", "train_loss"  # with loss=
+QUANTITIES = "mse", "train", "m", "theta", "psi", "q1", "q2"  # fields with a value at each point (alpha, lam)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,7 +44,7 @@ class OneStepRuns(Immutable):
     srf : OneStepRuns or None
         The model with the measured spike and c on the same initial rows and data (``paired=True``).
     success, message : bool, str
-        Whether all draws were finished, and a sentence.
+        Whether all draws were finished, and their number or the reason.
     """
 
     d: int
@@ -71,7 +70,7 @@ class OneStepRuns(Immutable):
     message: str = ""
 
     def mean(self, name="mse"):
-        """Mean over draws of one of the arrays; nan where a draw is lost."""
+        """Mean over draws of one of the arrays; nan if a draw is lost."""
         return getattr(self, name).mean(axis=0)
 
     def error(self, name="mse"):
@@ -122,9 +121,9 @@ def simulate_one_step(
 
     *Exact* at finite size; nothing is approximated (with ``alpha0=inf``: Hermite orders up to five in the overlaps of
     rows, which are 1/sqrt(d)). The theory of :class:`SpikedRandomFeatures` describes this network within 10 % in the
-    settings tested (alpha0 >= 1), better where c - 1 is small, worse where few samples make large steps: it keeps r,
-    gamma and c and drops neuron-dependent features of size 1/sqrt(d) of the gradient. :func:`finite_batch_network` has
-    them all. Source: Cui et al. (2024), arXiv:2402.04980.
+    settings tested (alpha0 >= 1), better if c - 1 is small, worse for large steps on few samples. The theory includes
+    r, gamma and c but not the neuron-dependent features of size 1/sqrt(d) of the gradient;
+    :func:`finite_batch_network` includes them all. Source: Cui et al. (2024), arXiv:2402.04980.
 
     Parameters
     ----------
@@ -141,28 +140,28 @@ def simulate_one_step(
     d : int
         Input dimension.
     rng : int or numpy.random.Generator
-        Seed or generator; draw i uses its i-th spawned child, whatever the number of draws and workers.
+        Seed or generator; draw i uses its i-th spawned child, for any number of draws and workers.
     draws : int
         Independent draws of rows, direction and data.
     noise : float
         Standard deviation of the label noise, in the step, the readout and the test.
     readout, fractions : sequence of float, shape (blocks,)
-        Initial readout a_i = t_b / sqrt(p), and the fractions of the neurons that have it (equal ones by default). Or
+        Initial readout a_i = t_b / sqrt(p), and the fractions of the neurons with these values (equal by default). Or
         a continuous law, as in :meth:`SpikedRandomFeatures.after_one_step`: the t_i are its p quantiles.
     rows : {"sphere", "gaussian", "orthonormal"}
         Initial rows: uniform on the unit sphere, N(0, 1/d) entries, or orthonormal (p <= d).
     paired : bool
         Also train the spiked random features that have the measured spike and bulk norm, on the same rows and data.
     loss : {"square", "logistic", "hinge"}, optional
-        A readout that classifies, as in :meth:`SpikedRandomFeatures.solve`: labels are sign(target) in the readout and
-        the test, while the step sees the target itself. Solved by Newton's method, the hinge smoothed over 1e-3.
+        Train a classifier, as in :meth:`SpikedRandomFeatures.solve`: labels are sign(target) in the readout and the
+        test, while the step uses the target itself. Solved by Newton's method, the hinge smoothed over 1e-3.
     test : int, optional
         Samples of the test error; 10 d by default.
     progress : bool
         Show a progress bar.
     executor : concurrent.futures.Executor, optional
         Draws are submitted to it; results do not depend on it. Draws that are lost (Ctrl-C, an exception, a dead
-        worker) are nan, with a warning, a sentence in ``message`` and ``success=False``; the others are kept.
+        worker) are nan, with a warning, a sentence in ``message`` and ``success=False``; the others are returned.
 
     Raises
     ------
@@ -177,10 +176,9 @@ def simulate_one_step(
     ... ).mse.shape
     (5, 2)
     """
-    # test: tests/static/spiked/test_simulation.py::test_model_and_network_meet_theory
     check.choice("scaling", scaling, ("d", "p"), "The rate is eta_tilde d or eta_tilde p.")
     check.flag("paired", paired)
-    check.choice("rows", rows, ROWS)
+    check.choice("rows", rows, INITIAL_ROWS)
     beta = check.number("beta", beta, above=0)
     eta_tilde = check.number("eta_tilde", eta_tilde, above=0)
     if check.axes("alpha0", alpha0) or alpha0 != math.inf:
@@ -190,8 +188,8 @@ def simulate_one_step(
     law = law_of(readout)
     if law is None:
         t = check.array("readout", readout, ("blocks",), "At least one letter, such as (1.0,).", filled=True)
-    parts = shares("readout", 1 if law else t.size, fractions)
-    setup, shape = _setup(student, target, noise, d, beta, rows, alpha, lam, parts, test, loss)
+    fractions = checked_fractions("readout", 1 if law else t.size, fractions)
+    setup, shape = _setup(student, target, noise, d, beta, rows, alpha, lam, fractions, test, loss)
     n0 = 0 if alpha0 == math.inf else max(1, round(alpha0 * setup.d))
     t = t[setup.letter] if law is None else letters_of_law(law, setup.p)
     step = Step(n0, eta_tilde / beta if scaling == "d" else eta_tilde, t, law is not None)
@@ -215,10 +213,10 @@ def simulate_srf(
     r"""Spiked random features at finite size: rows r v + sqrt(c) w0, ridge regression of the readout.
 
     *Exact* at finite size. Draws scatter, and their mean differs from the theory by O(1/d): m^2 E[c mu1^2 + mu2^2]/p
-    and more. With blocks that is the sum over b of m_b^2 E[c_b mu1_b^2 + mu2_b^2]/(rho_b p): blocks of similar
-    spikes, whose mu0 are almost proportional, have m_b of order ten and opposite signs, and the limit is then reached
-    only where this is small against the error (d > 10^4 in bad cases). ``rows="gaussian"`` is not described by the
-    theory where r > 0: fluctuating norms of rows act as one more feature (:func:`gaussian_rows`).
+    and more. With blocks that is the sum over b of m_b^2 E[c_b mu1_b^2 + mu2_b^2]/(rho_b p). Blocks of similar spikes,
+    whose mu0 are almost proportional, have m_b of order ten and opposite signs; the limit is then reached only if the
+    sum is small against the error (d > 10^4 in bad cases). ``rows="gaussian"`` with r > 0 is not described by the
+    theory, because fluctuating norms of rows act as one more feature (:func:`gaussian_rows`).
 
     Parameters
     ----------
@@ -244,13 +242,14 @@ def simulate_srf(
     """
     if not isinstance(model, Spiked):
         check.record("model", model, "SpikedRandomFeatures")
-    parts = model.shares if model.law is None else np.ones(1)
+    fractions = model.block_fractions if model.law is None else np.ones(1)
     default = "orthonormal" if model.rows == "orthonormal" else "sphere"
-    rows = default if rows is None else check.choice("rows", rows, ROWS)
+    rows = default if rows is None else check.choice("rows", rows, INITIAL_ROWS)
     if model.bulk is not None:
         rows = model.bulk
-    setup, shape = _setup(model.student, model.target, model.noise, d, model.beta, rows, alpha, lam, parts, test, loss)
-    setup = setup._replace(bias=model.bias, offset=np.resize(model.offset, parts.shape)[setup.letter])
+    functions = model.student, model.target
+    setup, shape = _setup(*functions, model.noise, d, model.beta, rows, alpha, lam, fractions, test, loss)
+    setup = setup._replace(bias=model.bias, offset=np.resize(model.offset, fractions.shape)[setup.letter])
     return _runs(model._draw(setup), setup, shape, rng, draws, progress, executor)
 
 
@@ -295,7 +294,7 @@ def _positive(name, value):
 
 
 def _letters(fractions, p):
-    """Block of each of p neurons: consecutive runs of the given fractions."""
+    """Block of each of p neurons; neurons of a block are consecutive."""
     ends = np.rint(np.cumsum(fractions) * p).astype(int)
     if np.any(np.diff(ends, prepend=0) == 0):
         raise ValueError(f"fractions = {fractions} leave a block of p = {p} neurons empty; try a larger d.")
@@ -309,17 +308,17 @@ def _runs(draw, setup, shape, rng, draws, progress, executor):
     with bar(progress, len(jobs), "draws") as tick:
         outcomes, errors = run_all(jobs, executor, tick, needed=True)
     ended = _ended(len(jobs), len(outcomes), errors)
-    pattern = next(iter(outcomes.values()))  # lost draws are nan in the shape of a finished one
-    nothing = [
-        part and {name: np.full_like(value, np.nan, dtype=float) for name, value in part.items()} for part in pattern
+    lost = [  # nan in the shape of a finished draw
+        draw and {name: np.full_like(value, np.nan, dtype=float) for name, value in draw.items()}
+        for draw in next(iter(outcomes.values()))
     ]
-    network, partners = zip(*(outcomes.get(i, nothing) for i in jobs), strict=True)
-    srf = None if partners[0] is None else _record(partners, setup, shape, None, **ended)
-    return _record(network, setup, shape, srf, **ended)
+    network, partners = zip(*(outcomes.get(i, lost) for i in jobs), strict=True)
+    srf = None if partners[0] is None else _result(partners, setup, shape, None, **ended)
+    return _result(network, setup, shape, srf, **ended)
 
 
 def _ended(draws, finished, errors):
-    """Whether all draws are there, and a sentence, which is a warning if they are not."""
+    """Whether all draws are finished, and a message; if they are not, it is also a warning."""
     if finished == draws:
         return {"success": True, "message": f"{draws} draws finished."}
     message = worded(f"{finished} of {draws} draws finished", errors, lambda i: f"is draw {i}")
@@ -327,10 +326,10 @@ def _ended(draws, finished, errors):
     return {"success": False, "message": message}
 
 
-def _record(results, setup, shape, srf, success, message):
-    arrays: dict[str, Any] = {name: np.array([result[name] for result in results]) for name in results[0]}
-    for name in QUANTITIES + (CLASSIFIED if setup.loss else ()):
-        arrays[name] = arrays[name].reshape(len(results), *shape)
+def _result(draws, setup, shape, srf, success, message):
+    arrays: dict[str, Any] = {name: np.array([draw[name] for draw in draws]) for name in draws[0]}
+    for name in QUANTITIES + (CLASSIFIER_ERRORS if setup.loss else ()):
+        arrays[name] = arrays[name].reshape(len(draws), *shape)
     alpha = np.array(setup.n, dtype=float).reshape(shape) / setup.d
     known: dict[str, Any] = {"d": setup.d, "p": setup.p, "alpha": alpha, "lam": np.reshape(setup.lam, shape)}
     return OneStepRuns(**known, **arrays, srf=srf, success=success, message=message)

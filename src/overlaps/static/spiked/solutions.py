@@ -1,4 +1,4 @@
-"""Records of a trained readout on spiked random features: at one point, along a curve, of a classifier."""
+"""Results of a trained readout on spiked random features: at one point, along a curve, of a classifier."""
 
 import math
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ __all__ = ["LearnedOffset", "OptimalLam", "SpikedClassifier", "SpikedCurve", "Sp
 
 
 class OptimalLam(NamedTuple):
-    """Best ridge penalty (math.inf where no finite one beats the limit lam -> infinity), test error, and a sentence."""
+    """Best ridge penalty (math.inf if no finite one is better than lam -> infinity), test error, and a message."""
 
     lam: float
     mse: float
@@ -49,7 +49,8 @@ class Point(Readout):
 
         .. math:: C(k) = m\,\mu_0(k) + \theta\,k\mu_1(k) + b_0
 
-        Its target is h(k) of :attr:`SpikedRandomFeatures.coefficients`. Sums over blocks where there are several.
+        Its target is h(k) of :attr:`SpikedRandomFeatures.coefficients`. With several blocks, m and theta terms are sums
+        over blocks.
         """
         k, directions = np.asarray(k, dtype=float), np.shape(self.model.r)[1:]
         table = self.model.coefficients.at(k.reshape(-1, *directions))
@@ -80,18 +81,18 @@ class SpikedSolution(Point):
     m : float
         sum_i a_i / sqrt(p), a the trained readout.
     theta : float
-        a.b / sqrt(p), b the part of the bulk along the spike's direction.
+        a.b / sqrt(p), b the components of the bulk along the spike's direction.
     psi : float
-        Overlap of the effective linear readout with the part of the target orthogonal to the spike.
+        Overlap of the effective linear readout with the component of the target orthogonal to the spike.
     q1, q2 : float
         a.Omega a / p and ``|a|^2 / p``, Omega the covariance of the bulk.
     V1, V2 : float
         tr(Omega G) / p and tr(G) / p, G the regularised resolvent.
     b0 : float
-        Output bias, zero where none is trained.
+        Output bias, zero if none is trained.
     converged : bool
-        Whether the residual is below 1e-11, with a finer rule over k below 1e-10, and two forms of the least
-        objective agree to 1e-6: rounding spoils blocks of all but dependent features at tiny lam.
+        Whether the residual is below 1e-11, on a finer grid over k below 1e-10, and two forms of the least objective
+        agree to 1e-6; at tiny lam, rounding makes them differ for blocks of nearly dependent features.
     residual : float
         Largest change of log(V1, V2) by the fixed-point map.
     iterations : int
@@ -109,8 +110,8 @@ class SpikedSolution(Point):
 class SpikedCurve(Readout):
     """Solutions at n values of alpha; made by :meth:`SpikedRandomFeatures.curve`.
 
-    Every attribute of :class:`SpikedSolution` with a leading axis (n,); points that failed hold nan and have
-    ``converged`` False.
+    Attributes are those of :class:`SpikedSolution` with a leading axis (n,). At points that failed the numbers are nan
+    and ``converged`` is False.
     """
 
     mse: np.ndarray = field(kw_only=True)
@@ -140,9 +141,9 @@ class SpikedClassifier(Point):
     test_loss, train_loss : float
         Mean loss l(y yhat) there.
     m, theta, psi, q1, q2, V1, V2, b0
-        As in :class:`SpikedSolution`, of the least of sum l(y yhat) + (lam/2) ``|a|^2``.
+        As in :class:`SpikedSolution`, for the minimum of sum l(y yhat) + (lam/2) ``|a|^2``.
     converged : bool
-        Whether all equations hold to 1e-9, and to 1e-7 with rules over k and the predictions that are twice as fine.
+        Whether all equations hold to 1e-9, and to 1e-7 on grids over k and the predictions that are twice as fine.
     residual, iterations : float, int
         Largest difference of left and right sides; evaluations of the equations.
     message : str
@@ -168,15 +169,15 @@ class LearnedOffset(Immutable):
     Attributes
     ----------
     offset, objective : float
-        Where the training objective is least, and its value there, over p.
+        Bias at the minimum of the training objective, and the objective there, over p.
     solution : SpikedSolution or SpikedClassifier
         The readout there; ``solution.model`` has the bias.
     offsets, objectives : ndarray, shape (n,)
-        Biases looked at, and the objective there (nan where nothing converged).
+        Biases of the scan, and the objective there (nan if the readout did not converge).
     lower, offset_lower : float
-        Least lower bound on the squared test error over these biases, and where: (132) of Cui et al. (2024).
+        Least lower bound on the squared test error over these biases, and its bias: (132) of Cui et al. (2024).
     message : str
-        Whether it is a minimum, or an end of the biases looked at.
+        Whether it is a minimum, or an end of the scan.
     """
 
     offset: float

@@ -1,8 +1,8 @@
-"""Readouts of a model: at one point, along a curve, at the best penalty or bias, on rules as fine as they need."""
+"""Readouts of a model: at one point, along a curve, at the best penalty or bias, on grids refined to convergence."""
 
 import math
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,37 +12,50 @@ from .losses import LossName
 from .model import Spiked
 from .solutions import LearnedOffset, OptimalLam, SpikedCurve, SpikedSolution
 
-LEVELS = 9  # rules over k, each about twice as fine as the one before
-RESOLVED = 1e-10  # if the next finer rule over k changes V1, V2 by more, it is used
-DECADES = np.arange(-9.0, 9.01)  # log10 of lam over the bulk's variance, scanned for the optimum
-REACH, POINTS = 4.0, 41  # biases looked at by default
+
+class SolvingOptions(NamedTuple):
+    """Tunable numbers of readouts of a model."""
+
+    # Number of grids over k, each about twice as fine as the one before.
+    max_levels: int = 9
+    # Change of V1, V2 on the next finer grid above which that grid is used.
+    resolution_tol: float = 1e-10
+    # log10 of lam over the bulk's variance, scanned for the optimum in steps of one.
+    min_log10_lam: float = -9.0
+    max_log10_lam: float = 9.0
+    # Default scan of biases: half width and number of points.
+    max_offset: float = 4.0
+    offset_points: int = 41
+
+
+SOLVING = SolvingOptions()
 
 
 def resolved(model: Spiked, alpha, lam, d, start=None, iterations=100):
-    """The fixed point; den(k) = 1/(1 + V(k)) may be far sharper than the tables, seldom more than one round."""
+    """The fixed point on a sufficiently fine grid; den(k) = 1/(1 + V(k)) may be far sharper than the tables."""
     kappa, rows, levels = alpha / model.beta, model.response(lam), model._levels
     options = {"lam": lam, "kappa": kappa, "beta": model.beta, "noise": model.noise, "bias": model.bias, "d": d}
     misfit = math.nan
-    for n in range(LEVELS // model.spikes.shape[1]):
+    for n in range(SOLVING.max_levels // model.spikes.shape[1]):
         fit = ridge.fit(levels[n], rows, **options, start=start, iterations=iterations)
         if not fit.converged:
             return fit
         start, misfit = fit.v, ridge.misfit(levels[n + 1], rows, kappa, fit.v)
-        if misfit <= RESOLVED:
+        if misfit <= SOLVING.resolution_tol:
             return fit
     return ridge.failed(levels[0].packing, misfit, fit.iterations)
 
 
 def warm_started(model, alpha, lam, d, start):
-    """The fixed point from that of a neighbour, or from afresh, and where the search for the next one begins."""
+    """The fixed point from a neighbouring one, or else from the default start, and the start of the next search."""
     fit = resolved(model, alpha, lam, d, start)
     if not fit.converged and start is not None:
         fit = resolved(model, alpha, lam, d)
     return fit, fit.v if fit.converged else None
 
 
-def parts(model, fit):
-    """Order parameters and bias of a fit, by name: numbers for one block."""
+def order_parameters(model, fit):
+    """Order parameters, bias and status of a fit, by name: numbers for one block."""
     packing = model._levels[0].packing
     (V1, V2), (q1, q2) = packing.unpack(fit.v), packing.unpack(fit.q)
     theta, psi = fit.theta, fit.psi
@@ -51,13 +64,13 @@ def parts(model, fit):
     order = {"m": fit.m, "theta": theta, "psi": psi, "q1": q1, "q2": q2, "V1": V1, "V2": V2}
     if np.ndim(model.r) == 0:
         order = {name: float(x.item()) for name, x in order.items()}
-    ended = {"b0": fit.b0, "converged": fit.converged, "residual": fit.residual, "iterations": fit.iterations}
-    return order | ended
+    status = {"b0": fit.b0, "converged": fit.converged, "residual": fit.residual, "iterations": fit.iterations}
+    return order | status
 
 
 def solution_of(model, alpha, lam, d, fit):
-    """A fit as the record that users hold."""
-    return SpikedSolution(model, alpha, lam, d, mse=fit.mse, train=fit.train, **parts(model, fit))
+    """The public result of a fit."""
+    return SpikedSolution(model, alpha, lam, d, mse=fit.mse, train=fit.train, **order_parameters(model, fit))
 
 
 def dimension(model, d):
@@ -85,12 +98,12 @@ def learn_offset(
     .. math:: \min_{s, a}\ \sum_\mu l(y_\mu, \hat y_\mu) + \frac\lambda2 |a|^2 = p\,\min_s e(s), \qquad
               e(s) = \kappa\,\epsilon_{\rm train}(s) + \frac\lambda2\, q_2(s)
 
-    :meth:`SpikedRandomFeatures.solve` gives the readout at each s, whose least objective e(s) does not fluctuate as d
-    -> infinity: the s that training selects is the least of e. (For ridge regression twice this objective.)
-    *Asymptotic*, as the readouts. The objective need not be convex in s: only the lowest of those looked at is refined,
-    to about 1e-6, while training by gradients may end in another minimum. For an odd student and an odd target s and -s
+    :meth:`SpikedRandomFeatures.solve` gives the readout at each s. Its least objective e(s) does not fluctuate as d ->
+    infinity, so that training selects the minimum of e. (For ridge regression the objective is twice this one.)
+    *Asymptotic*, like the readouts. The objective need not be convex in s: only the best point of the scan is refined,
+    to about 1e-6, and training by gradients may end in another minimum. For an odd student and an odd target s and -s
     are equally good. Cui et al. state that the free energy is stationary in s. With little data the bias that fits the
-    training samples best may well raise the test error. Source: Cui et al. (2024), arXiv:2402.04980, Appendix C.8:
+    training samples best may increase the test error. Source: Cui et al. (2024), arXiv:2402.04980, Appendix C.8:
     (130), (131), and the bound (132).
 
     Parameters
@@ -100,7 +113,7 @@ def learn_offset(
     alpha, lam, d, loss
         As in :meth:`SpikedRandomFeatures.solve`.
     offsets : array_like, shape (n,), optional
-        Biases s to look at before the best is refined, at least 3; by default 41 from -4 to 4.
+        Biases s of the scan before the best is refined, at least 3; by default 41 from -4 to 4.
 
     Returns
     -------
@@ -109,7 +122,7 @@ def learn_offset(
     Raises
     ------
     ValueError
-        Fewer than 3 biases, and what the model refuses.
+        Fewer than 3 biases, or arguments that the model refuses.
 
     Examples
     --------
@@ -120,10 +133,10 @@ def learn_offset(
     >>> found.message, bool(found.solution.mse < model.solve(alpha=6.0, lam=0.5).mse)
     ('the least of the objective', True)
     """
-    shifts = np.linspace(-REACH, REACH, POINTS) if offsets is None else check.array("offsets", offsets, ("n",))
-    shifts = np.unique(shifts)
+    default = np.linspace(-SOLVING.max_offset, SOLVING.max_offset, SOLVING.offset_points)
+    shifts = np.unique(default if offsets is None else check.array("offsets", offsets, ("n",)))
     if shifts.size < 3:
-        raise check.refused("offsets", offsets, "at least 3 biases to look at.")
+        raise check.refused("offsets", offsets, "at least 3 biases.")
 
     def solution(s):
         shifted = replace(model, offset=np.asarray(model.offset) + s)
@@ -145,14 +158,14 @@ def learn_offset(
     where, _, i = minimum(lambda s: objective(solution(s)), shifts, values, xatol=1e-6, ends=False)
     message = "the least of the objective"
     if not 0 < i < shifts.size - 1:
-        message = f"the objective still falls at the {'largest' if i else 'smallest'} bias looked at"
+        message = f"the objective still falls at the {'largest' if i else 'smallest'} bias of the scan"
     lower_at, lower, _ = minimum(bound, shifts, bounds, xatol=1e-6, ends=False)
     best = readouts[i] if where == shifts[i] else solution(where)
     return LearnedOffset(where, objective(best), best, shifts, values, lower, lower_at, message)
 
 
 class Solvable(Spiked):
-    """A model with readouts along a curve and at the best penalty, whatever the directions of its spikes."""
+    """A model with readouts at a point, along a curve and at the best penalty, for spikes in any directions."""
 
     def solve(self, *, alpha: float, lam: float, d: float = math.inf, iterations: int = 100) -> SpikedSolution:
         """Test and training error, and order parameters, of ridge regression.
@@ -171,8 +184,8 @@ class Solvable(Spiked):
         Returns
         -------
         SpikedSolution
-            ``theta`` has shape (B, R), ``psi`` (B, J), or are numbers. With ``converged`` False and nan instead of
-            numbers where the iteration fails.
+            ``theta`` has shape (B, R), ``psi`` (B, J), or are numbers. If the iteration fails, ``converged`` is False
+            and the numbers are nan.
         """
         alpha, lam, d = positive_alpha(alpha), positive_lam(lam), dimension(self, d)
         fit = resolved(self, alpha, lam, d, iterations=check.count("iterations", iterations))
@@ -214,7 +227,7 @@ class Solvable(Spiked):
         return SpikedCurve(self, **stacked)
 
     def optimal_lam(self, alpha: float, d: float = math.inf) -> OptimalLam:
-        """Ridge penalty of least test error, *asymptotic* as the solution: the best of 18 decades, refined by SciPy.
+        """Ridge penalty with the least test error: the best of 18 decades, refined. *Asymptotic*, like the solution.
 
         Parameters
         ----------
@@ -226,8 +239,8 @@ class Solvable(Spiked):
         Returns
         -------
         OptimalLam
-            ``lam`` is infinite where no finite penalty beats the limit: there the readout uses the mean activation
-            mu0 alone, and ``mse`` is the upper bound of Cui et al., eq. (26); at finite d it uses nothing.
+            ``lam`` is infinite if no finite penalty is better than the limit. The readout then uses the mean activation
+            mu0 alone, and ``mse`` is the upper bound of Cui et al., eq. (26); at finite d the readout is zero.
 
         Examples
         --------
@@ -240,23 +253,24 @@ class Solvable(Spiked):
         alpha, d = positive_alpha(alpha), dimension(self, d)
         table = self._levels[0]
         variance = np.sum(table.S[table.packing.positive] @ table.weight)  # fluctuations given k
-        logs = DECADES * math.log(10) + math.log(max(variance, 1e-300))
-        near: np.ndarray | None = None
+        decades = np.arange(SOLVING.min_log10_lam, SOLVING.max_log10_lam + 0.01)
+        logs = decades * math.log(10) + math.log(max(variance, 1e-300))
+        start: np.ndarray | None = None
 
         def error(log_lam):
-            nonlocal near
-            fit, near = warm_started(self, alpha, math.exp(log_lam), d, near)
+            nonlocal start
+            fit, start = warm_started(self, alpha, math.exp(log_lam), d, start)
             return fit.mse if math.isfinite(fit.mse) else math.inf
 
         log_lam, mse, best = minimum(error, logs, xatol=1e-7, ends=False)
         if math.isinf(d):
-            what, limit = "mu0 alone", ridge.strong_ridge(table, self.noise, self.bias)
+            fitted, limit = "mu0 alone", ridge.strong_ridge(table, self.noise, self.bias)
         else:
             mean = table.weight @ table.h if self.bias else 0.0
-            what, limit = "nothing", float(table.weight @ table.hh - mean**2 + self.noise**2)
+            fitted, limit = "nothing", float(table.weight @ table.hh - mean**2 + self.noise**2)
         rounding = 1e-9 * limit + 1e-10 * (table.weight @ table.hh)
         if best == len(logs) - 1 or mse >= limit - rounding:
-            message = f"no finite lam is better than lam -> infinity, where {what} is fitted"
+            message = f"no finite lam is better than lam -> infinity, where {fitted} is fitted"
             return OptimalLam(math.inf, limit, message)
         message = "minimum at a finite lam" if best else "lam -> 0 is best: this is the least lam searched"
         return OptimalLam(math.exp(log_lam), mse, message)

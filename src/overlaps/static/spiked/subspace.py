@@ -12,7 +12,7 @@ from ...activations.activation import Activation
 from . import blocks, solving
 from .averages import function_of, kinks_of
 from .bounds import Bounds, bounds
-from .directions import RANK, GiantSteps, several_spikes
+from .directions import DIRECTIONS, GiantSteps, several_spikes
 from .draws import derivative_of, subspace_draw
 from .one_step import student_moments
 from .simulation import simulate_srf
@@ -20,7 +20,7 @@ from .simulation import simulate_srf
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SpikedSubspace(solving.Solvable):
-    r"""Ridge regression on random features with spikes in several directions, learning a target of several indices.
+    r"""Ridge regression of a target of several indices on random features with spikes in several directions.
 
     .. math::
         w_i = \sum_{a \le R} r_{ba} \hat v_a + \sqrt{c_b}\, w_i^0 \quad (i \mbox{ in block } b), \qquad
@@ -28,10 +28,10 @@ class SpikedSubspace(solving.Solvable):
         \theta_j \cdot \hat v_a = \gamma_{ja}
 
     The theory of :class:`SpikedRandomFeatures` holds with functions of the projections :math:`k \in R^R` on the
-    spikes: the mean activation :math:`\mu_{0,b}(r_b \cdot k)`, the linear part, which is read out along each direction
-    by :math:`k_a \mu_{1,b}`, and the part of the target that is linear in each direction orthogonal to the spikes.
-    *Asymptotic*, d -> infinity, and derived here; exact given the conditional Gaussian equivalence. With one direction
-    and one index it is :class:`SpikedRandomFeatures`; directions that carry no spike may be counted among them or not.
+    spikes: the mean activation :math:`\mu_{0,b}(r_b \cdot k)`, the linear component :math:`k_a \mu_{1,b}` along each
+    direction, and the component of the target that is linear in each direction orthogonal to the spikes. *Asymptotic*,
+    d -> infinity, and derived here; exact given the conditional Gaussian equivalence. With one direction and one index
+    it is :class:`SpikedRandomFeatures`; additional directions without a spike change nothing.
 
     Parameters
     ----------
@@ -68,10 +68,11 @@ class SpikedSubspace(solving.Solvable):
         hint = "One row for each block, one column for each direction."
         r = check.array("r", self.r, ("B", "R"), hint, filled=True)
         gamma = check.array("gamma", self.gamma, ("m", r.shape[1]), hint="One row for each index of the target.")
-        if not (0 < len(gamma) <= RANK and r.shape[1] <= RANK):
+        if not (0 < len(gamma) <= DIRECTIONS.max_rank and r.shape[1] <= DIRECTIONS.max_rank):
             raise ValueError(
-                f"r has {r.shape[1]} directions, gamma {len(gamma)} indices; expected 1 to {RANK} of each: the nodes "
-                "of the rules grow like a power of their number." + check.see("spiked", "Cases not covered")
+                f"r has {r.shape[1]} directions, gamma {len(gamma)} indices; expected 1 to {DIRECTIONS.max_rank} of "
+                "each: the nodes of the quadratures grow exponentially with it."
+                + check.see("spiked", "Cases not covered")
             )
         if np.linalg.norm(gamma, 2) > 1 + 1e-12:
             raise ValueError(
@@ -100,7 +101,7 @@ class SpikedSubspace(solving.Solvable):
         fractions: ArrayLike | None = None,
         **options: Any,
     ) -> "SpikedSubspace":
-        r"""The features that giant gradient steps on the first layer leave behind, each on samples of its own.
+        r"""The features after giant gradient steps on the first layer, each on fresh samples.
 
         With F(k) the network's output before a step and e = y - F, a step adds to the rows of block b
 
@@ -110,10 +111,10 @@ class SpikedSubspace(solving.Solvable):
             c_b \leftarrow c_b (1 + \tau t_b E[e \sigma''])^2 + \frac{\tau^2 t_b^2}{\alpha_0}
             E[e^2 {\rm Var}_z\,\sigma'] .
 
-        The first step finds F = 0 and :math:`\mu_1 = E\sigma'`: all spikes are multiples of the mean of y x, whatever
-        the number of indices. Further steps see what the first ones left; neurons whose readouts t differ move in
-        different directions, at most as many as there are letters. *Asymptotic* for spikes, overlaps and c. As after
-        one step, the network has correlations of order 1/sqrt(d) of its rows that the features leave out.
+        At the first step F = 0 and :math:`\mu_1 = E\sigma'`: all spikes are multiples of the mean of y x, for any
+        number of indices. Later steps learn from the residual of the earlier ones; neurons with different readouts t
+        move in different directions, at most as many as there are letters. *Asymptotic* for spikes, overlaps and c. As
+        after one step, the rows of the network have correlations of order 1/sqrt(d), which the features leave out.
 
         Parameters
         ----------
@@ -126,14 +127,14 @@ class SpikedSubspace(solving.Solvable):
         eta_tilde, alpha0 : float or sequence of float
             Learning rate and samples n0/d (``math.inf``: the population gradient) of each step.
         beta, scaling, noise, readout, fractions
-            As in :meth:`SpikedRandomFeatures.after_one_step`; the letters of a continuous law are not offered.
+            As in :meth:`SpikedRandomFeatures.after_one_step`, but without continuous laws.
         **options
             ``rows``, ``bias``, as in the class.
 
         Raises
         ------
         ValueError
-            Spikes in more than three directions, a student that is not odd, what the class refuses.
+            Spikes in more than three directions, a student that is not odd, or arguments that the class refuses.
 
         Examples
         --------
@@ -146,15 +147,15 @@ class SpikedSubspace(solving.Solvable):
         ((2, 2), (2, 2))
         """
         m = check.count("indices", indices)
-        if m > RANK:
-            raise ValueError(f"indices = {m}; expected at most {RANK}.")
-        student_moments(student)  # refuses one that is not odd
+        if m > DIRECTIONS.max_rank:
+            raise ValueError(f"indices = {m}; expected at most {DIRECTIONS.max_rank}.")
+        student_moments(student)  # refuses a student that is not odd
         if kinks_of(student, (), "student"):
             raise check.refused("student", student, "a smooth one, e.g. np.tanh, ov.erf.", after=" has kinks")
         if blocks.law_of(readout) is not None:
             raise ValueError(
-                f"readout = {check.shown(readout)}; expected letters t_b: a law has more than {RANK} spikes."
-                + check.see("spiked", "Several directions, several steps")
+                f"readout = {check.shown(readout)}; expected letters t_b: a law has more than {DIRECTIONS.max_rank} "
+                "spikes." + check.see("spiked", "Several directions, several steps")
             )
         t, rho = blocks.letters(readout, fractions)
         noise = check.number("noise", noise, least=0, hint="noise is a standard deviation.")
@@ -182,8 +183,8 @@ class SpikedSubspace(solving.Solvable):
                 f"eta_tilde = {check.shown(eta_tilde)} leaves no spike; expected a rate > 0 and a target with "
                 "E[y x] != 0, or a finite alpha0." + check.see("spiked", "Several directions, several steps")
             )
-        known = {"r": r, "c": state.c, "gamma": basis[:, :m].T, "beta": beta, "fractions": rho, "noise": noise}
-        return cls(student, target, **known, **options)
+        spikes = {"r": r, "c": state.c, "gamma": basis[:, :m].T, "beta": beta, "fractions": rho, "noise": noise}
+        return cls(student, target, **spikes, **options)
 
     @cached_property
     def coefficients(self):
