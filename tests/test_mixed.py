@@ -272,7 +272,7 @@ def test_fluctuations_that_are_not_known():
         (ov.Mixed([decaying] * 2, [0.5, 0.5], heads=HEADS), START),
         (wide, blocks(wide.models[0])),
     ):
-        with pytest.raises(ValueError, match="fluctuations of mixed tasks with eigenvalues of their own"):
+        with pytest.raises(ValueError, match="the steps of these mixed tasks differ by task"):
             ov.fluctuations(ov.solve(mixed, start, [0.0, 0.1]), 300)
 
 

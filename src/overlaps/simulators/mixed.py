@@ -58,8 +58,7 @@ class Samples:
         return numbers, which, scales, labels + (xi if factor is None else factor[:, None] * xi)
 
     def segments(self, n, scales, student, block):
-        """(First, last + 1) of consecutive steps with one set of eigenvalues, among n with factors ``scales`` on
-        inputs.
+        """Split n steps with factors ``scales`` on inputs into segments (first, last + 1) of constant eigenvalues.
 
         These are single steps if a rule reads overlaps and the variances change, all n steps otherwise. ``student`` is
         the activation or rule as the steps take it; ``block`` (n,) is the eigenspace of each of its eigenvalues.
