@@ -437,5 +437,5 @@ def test_fluctuations_know_no_decay_at_rates_that_differ(change):
     apart = [tasks[0], dataclasses.replace(tasks[1], **change)]
     equal, other = (ov.solve(ov.Mixed(models, [0.3, 0.7]), START, [0.0, 0.1]) for models in (tasks, apart))
     assert np.all(np.isfinite(ov.fluctuations(equal, 500, points=64).std("Q")))
-    with pytest.raises(ValueError, match="their own under weight decay"):
+    with pytest.raises(ValueError, match="rates or heads with weight decay"):
         ov.fluctuations(other, 500, points=64)

@@ -397,8 +397,8 @@ def checked_trajectory(trajectory, N):
         forgets = np.dot([differ[0], differ[1] or model.heads is not None], model.weight_decay)
         if forgets or model.schedules or np.any(model.ratios != 1):
             raise ValueError(
-                "the steps of these mixed tasks differ by task: different eigenvalues, shares that change, or different "
-                "rates or heads with weight decay. fluctuations does not support this; expected none of them. Simulate."
+                "the steps of these mixed tasks differ by task: different eigenvalues, shares that change, or "
+                "different rates or heads with weight decay. fluctuations does not support this; expected none of them. Simulate."
             )
     if not trajectory.success:
         raise ValueError(f"the trajectory did not succeed ({trajectory.message}); expected one that did.")

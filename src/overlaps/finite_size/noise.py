@@ -64,7 +64,7 @@ class FieldPoints:
 
     @classmethod
     def of(cls, model, points, rng, moment_tol=INTEGRALS.moment_tol):
-        """Gauss-Hermite nodes if few of them are exact, otherwise Sobol points; :class:`RulePoints` for learning rules."""
+        """Gauss-Hermite nodes if few of them are exact, otherwise Sobol points; for learning rules ``RulePoints``."""
         if model.rule is not None:
             return RulePoints(model, moment_tol)
         d, degrees = model.K + model.M, [degree(x) for x in (model.activation, *teachers(model))]

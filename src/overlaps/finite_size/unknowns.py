@@ -213,7 +213,7 @@ class Tangent:
         return total
 
     def _step(self, dS):
-        """Step of the second difference along dS; 0 if S is too close to the boundary of positive semi-definite matrices."""
+        """Step of the second difference along dS; 0 if S is too close to the boundary of the PSD matrices."""
         model, scale = self.system.model, np.max(np.diag(self.S))
         g = model.activation, *teachers(model)
         if all(degree(x) is not None for x in g):
