@@ -398,7 +398,8 @@ def checked_trajectory(trajectory, N):
         if forgets or model.schedules or np.any(model.ratios != 1):
             raise ValueError(
                 "the steps of these mixed tasks differ by task: different eigenvalues, shares that change, or "
-                "different rates or heads with weight decay. fluctuations does not support this; expected none of them. Simulate."
+                "different rates or heads with weight decay. fluctuations does not support this; expected none. "
+                "Simulate."
             )
     if not trajectory.success:
         raise ValueError(f"the trajectory did not succeed ({trajectory.message}); expected one that did.")
