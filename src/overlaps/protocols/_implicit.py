@@ -70,7 +70,7 @@ def forward(constants, knots, u, per, states, values):
 
 @jit
 def backward(constants, knots, u, per, states, final, mean, gradient):
-    """Fill the gradient by u at the knots; the objective is ``mean`` times the integral of eps_g, plus its end if ``final``."""
+    """Fill the gradient by u at the knots: of ``mean`` times the integral of eps_g, plus its end value if ``final``."""
     s, p, eta, weight, noise2 = constants
     lam, mu, scratch, gradient[:] = np.zeros(s.size), np.empty(s.size), np.empty(s.size), 0.0
     if final:
