@@ -150,7 +150,7 @@ def test_a_run_ends_where_probabilities_are_none(recwarn):
     assert traj.message.startswith("stopped at alpha = 2:")
     runs = ov.simulate(model, N=50, alpha=[0, 1.5, 5.0], rng=1, start=start)
     assert np.isfinite(runs.Q[0, 1, 0, 0]) and np.isnan(runs.Q[0, 2, 0, 0])
-    assert "chance fills what are no probabilities" in runs.message
+    assert "chance does not return probabilities" in runs.message
 
 
 @pytest.mark.parametrize(

@@ -419,7 +419,7 @@ def test_a_deviation_that_is_hardly_known_says_so_once(monkeypatch):
     assert better.error < 0.05 < rough.error < 0.5
     known = ov.fluctuations(traj, 1000).std("eps_g")[-1]  # to better.error / 4 or so
     assert abs(rough.std("eps_g")[-1] / known - 1) < 3 * rough.error  # of a normal law
-    monkeypatch.setattr(expansion, "INEXACT", 0.0)
+    monkeypatch.setattr(expansion, "EXPANSION", expansion.EXPANSION._replace(max_std_error=0.0))
     rule = ov.learner(ov.rules.hinge(0.7), eta=0.6)  # which has no use for points
     flow = ov.solve(rule, ov.State.from_overlaps(rule, Q=[[0.8]], R=[[0.3]], T=[[1.1]]), [0.0, 0.7])
     with pytest.warns(RuntimeWarning, match="of sampled fields; simulate"):
@@ -453,7 +453,7 @@ def test_a_plateau_is_left_with_a_warning():
     model = ov.committee_machine(2, 2, eta=1.5)
     start = ov.State.from_overlaps(model, Q=np.eye(2), R=[[0.01, 0.0], [0.0, 0.01]], T=np.eye(2))
     traj = ov.solve(model, start, np.linspace(0.0, 60.0, 13))
-    with pytest.warns(RuntimeWarning, match=r"escape.*knows it"):
+    with pytest.warns(RuntimeWarning, match=r"compute it by .*escape"):
         ov.fluctuations(traj, 100, points=256)
 
 
@@ -484,7 +484,8 @@ def test_chunks_of_matrices_are_transported_as_one(monkeypatch):
     J, D, Sigma = rng.normal(size=(3, 3)), np.diag([0.7, 0.2, 0.4]), np.diag([0.3, 0.5, 0.1])
     source, mean = rng.normal(size=3), rng.normal(size=3)
     constant = lambda times: [np.repeat(x[None], len(times), axis=0) for x in (J, D, source)]  # noqa: E731
-    monkeypatch.setattr(transport, "TOGETHER", 5 * 9)  # chunks of 5 of 12 steps, 4 in each interval
+    # chunks of 5 of 12 steps, 4 in each interval
+    monkeypatch.setattr(transport, "TRANSPORT", transport.TRANSPORT._replace(chunk_numbers=5 * 9))
     covariances, means = (transport.propagate(mesh, 2, constant, Sigma, x) for x in (None, mean))
     for t, found, at in zip(mesh - mesh[0], covariances, means, strict=True):
         E = expm(t * np.block([[-J, D], [np.zeros((3, 3)), J.T]]))
@@ -630,7 +631,7 @@ def test_a_rule_that_descends_the_squared_loss_fluctuates_like_the_library(start
         for model in models
     )
     assert found.error < 1e-4
-    for name in ("Q", "R", "v", "eps_g"):  # splines through tables to 1e-5, see ``Forces.goal``
+    for name in ("Q", "R", "v", "eps_g"):  # splines through tables to 1e-5, see ``RulePoints.tol``
         np.testing.assert_allclose(found.std(name), known.std(name), rtol=1e-5, atol=1e-9)
         np.testing.assert_allclose(found.mean(name), known.mean(name), rtol=1e-6)
 
@@ -644,7 +645,7 @@ def test_the_noise_of_heavy_forces_is_refused():
 
     rule = ov.Rule(squared, K=1, M=1, noise=stats.t(3, scale=0.4), tolerance=1e-4)
     model = ov.learner(rule, eta=0.3)
-    with pytest.raises(ValueError, match="averages of four forces of the rule 'squared' do not settle"):
+    with pytest.raises(ValueError, match="averages of four forces of the rule 'squared' do not converge"):
         product_covariance(model, FieldPoints.of(model, 64, None), np.array([[0.8, 0.5], [0.5, 1.2]]), np.zeros(1))
 
 
@@ -689,7 +690,7 @@ def test_fluctuations_of_tokens():
     for name in ("Q", "R"):
         spread = np.std(getattr(runs, name)[:, 1], axis=0, ddof=1)
         np.testing.assert_allclose(found.std(name)[1], spread, rtol=4.5 / np.sqrt(2 * 400))
-    with pytest.raises(ValueError, match=r"episode\(5, at_least=5\) sees 10 fields; expected at most 8"):
+    with pytest.raises(ValueError, match=r"episode\(5, at_least=5\) has 10 fields; expected at most 8"):
         episodes = ov.learner(ov.rules.episode(5), eta=0.3)
         begin = ov.State.from_overlaps(episodes, Q=[[1.0]], R=[[0.2]], T=[[1.0]])
         ov.fluctuations(ov.solve(episodes, begin, [0.0, 1.0]), N=1000)
@@ -699,7 +700,7 @@ def test_fluctuations_of_tokens():
 def test_rules_whose_fourth_moments_are_not_known_are_refused(reason):
     """Each reason alone."""
     rule = SimpleNamespace(**{"tokens": 1, "others": None, "by_block": False} | reason)
-    with pytest.raises(ValueError, match="expected at most 8, whose fourth moments are known, no others="):
+    with pytest.raises(ValueError, match="expected at most 8, without others="):
         FieldPoints.of(SimpleNamespace(rule=rule, K=1, M=1), 64, np.random.default_rng(1))
 
 

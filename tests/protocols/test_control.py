@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import overlaps as ov
+from overlaps.protocols import control
 
 PLATEAU = ov.committee_machine(2, 2, eta=1.0, noise=0.1)
 SYMMETRIC = ov.State.from_overlaps(PLATEAU, Q=np.eye(2) / 2, R=1e-3 * np.eye(2), T=np.eye(2))
@@ -282,7 +283,7 @@ def test_implicit_steps_of_wide_spectra_against_explicit_ones(objective, monkeyp
     start = WIDE.random_start(N=96_000, rng=3, student_scale=0.5)
     schedule = ov.Schedule([0.0, 0.7, 2.0, 3.0], [1.0, 1.6, 0.4, 0.2])
     value, gradient = ov.schedule_gradient(WIDE, start, schedule, 3.0, objective=objective)
-    monkeypatch.setattr("overlaps.protocols.control.STIFF", np.inf)  # explicit steps of order 8
+    monkeypatch.setattr(control, "GRID", control.GRID._replace(max_explicit_steps=np.inf))  # order 8
     exact, slopes = ov.schedule_gradient(WIDE, start, schedule, 3.0, objective=objective)
     # 48 steps in each of three intervals; with four times as many both gaps are 1/64
     assert value == pytest.approx(exact, rel=2e-6) and value != exact

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import overlaps as ov
-from overlaps.simulators.direct import _Wanderings
+from overlaps.simulators.direct import _TeacherDrift
 
 MODEL = ov.committee_machine(
     2, 2, eta=1.0, noise=0.3, drift=0.3, spectrum=ov.Spectrum(s=[1.5, 0.5], p=[0.4, 0.6]), batch_size=2
@@ -30,14 +30,14 @@ def test_mean_over_runs_agrees_with_the_flow():
 
 def test_teachers_wander_with_their_own_overlaps():
     sizes = MODEL.spectrum.block_sizes(100)
-    own = _Wanderings(MODEL, START, sizes, np.random.default_rng(1), "float64")
+    own = _TeacherDrift(MODEL, START, sizes, np.random.default_rng(1), "float64")
     steps = own.take(3000)
     blocks = np.split(steps, np.cumsum(sizes)[:-1], axis=2)
     for part, t in zip(blocks, START.plain[2], strict=True):
         found = np.einsum("tmi,tni->mn", part, part) / len(part) / 100
         # 2 delta / N of t^l; a mean over 3000 n_l normals
         np.testing.assert_allclose(found, 0.6 / 100 * t, rtol=0, atol=0.03 * 0.6 / 100 * np.trace(t))
-    np.testing.assert_allclose(own.keep**2 + 0.6 / 100, 1.0, rtol=1e-15)
+    np.testing.assert_allclose(own.persistence**2 + 0.6 / 100, 1.0, rtol=1e-15)
 
 
 OPTIONS = {"N": 50, "rng": 1, "start": MODEL.random_start(N=50, rng=2), "runs": 2}

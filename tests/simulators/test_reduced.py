@@ -79,7 +79,7 @@ def short_runs(monkeypatch):
         return [part.copy() for part in found[key][1]]
 
     monkeypatch.setattr(reduced, "frames", once)
-    monkeypatch.setattr(reduced, "BLOCK", 2**8)
+    monkeypatch.setattr(reduced, "REDUCED", reduced.REDUCED._replace(chunk_normals=2**8))
 
 
 def make(case, seed, **options):
@@ -105,10 +105,10 @@ class Machine:
         s, self.sizes = np.array(model.spectrum.s), model.spectrum.block_sizes(N)
         self.teachers, self.students = reduced.frames(start, s, self.sizes)
         self.v = np.array(start.v)
-        self.normal, dof = reduced._random_parts(self.sizes, model.K, model.M, model.batch_size)
+        self.normal, dof = reduced._random_coordinates(self.sizes, model.K, model.M, model.batch_size)
         self.x, self.noise = reduced.draw(rng, steps, self.normal, dof, model.noise)
         self.drawn = self.x.copy()  # the steps overwrite x
-        self.v, functions = reduced.in_steps(model, self.v)
+        self.v, functions = reduced.step_arguments(model, self.v)
         self._advance = reduced._stepper(model, N, s, self.teachers, self.students, self.v, functions)
         self.rates = Rates(model, N, 0)
 
@@ -186,7 +186,7 @@ def follow_the_path(case, activation, steps):
 @pytest.mark.parametrize("sizes", [[9, 4], [5, 2]])
 def test_products_of_samples_are_those_of_gaussian_vectors(sizes):
     """E[x_i.x_j] = n delta_ij and E[(x_i.x_j)^2] = n, or n (n + 2) for i = j, in blocks of n and batches of 4."""
-    normal, dof = reduced._random_parts(sizes, 2, 1, 4)
+    normal, dof = reduced._random_coordinates(sizes, 2, 1, 4)
     x = reduced.draw(np.random.default_rng(3), 4000, normal, dof, 0.3)[0]
     gram, same = x @ x.swapaxes(2, 3), np.eye(4)
     for n, found in zip(sizes, np.moveaxis(gram, 1, 0), strict=True):

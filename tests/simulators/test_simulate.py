@@ -91,7 +91,7 @@ def four_runs(monkeypatch, simulator, executor):
     monkeypatch.setitem(SIMULATORS, "reduced", simulator)
     starts = [ov.State.from_overlaps(MODEL, Q=x * np.eye(2), R=[[0.1], [0.0]], T=[[1.0]]) for x in (0.5, 0.4, 0.2, 0.3)]
     options = dict(N=50, alpha=[0, 1, 2], rng=1, start=starts, runs=4)
-    with pytest.warns(RuntimeWarning, match="What they did not reach is nan") as caught:
+    with pytest.warns(RuntimeWarning, match="Their missing records are nan") as caught:
         found = ov.simulate(MODEL, method="reduced", executor=executor, **options)
     monkeypatch.undo()
     assert len(caught) == 1 and not found.success and len(found) == 4 and found.message in str(caught[0].message)

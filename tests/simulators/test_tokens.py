@@ -8,7 +8,7 @@ from helpers import few
 
 import overlaps as ov
 from overlaps.simulators import direct
-from overlaps.simulators.reduced import _random_parts, draw
+from overlaps.simulators.reduced import _random_coordinates, draw
 
 R = ov.rules
 TWO = ov.Spectrum(s=[1.6, 0.4], p=[0.5, 0.5])
@@ -108,7 +108,7 @@ def test_the_rest_of_the_tokens_is_a_wishart_matrix():
     """Gram matrices of the parts outside the frame: mean n c, variance of G_ab n (c_aa c_bb + c_ab^2)."""
     c = np.array([[1.0, 0.6, -0.3], [0.6, 1.0, 0.1], [-0.3, 0.1, 1.0]])
     rule, sizes, T, n = R.attention(3, c), np.array([40]), 3, 40 - 2
-    normal, dof = _random_parts(sizes, 1, 1, 2 * T)  # a batch of two samples
+    normal, dof = _random_coordinates(sizes, 1, 1, 2 * T)  # a batch of two samples
     x, _ = draw(np.random.default_rng(3), 20_000, normal, dof, 0.0)
     x = direct.correlated(x, rule.token_root)[:, 0]
     assert np.all(np.triu(x[:, :, 2:], 1) == 0)

@@ -1,7 +1,8 @@
 """SGD at finite N without simulation: the linear-noise expansion around the equations.
 
-``noise`` knows the covariance of one step of SGD, ``unknowns`` what fluctuates and the second derivatives of its flow,
-``transport`` carries covariance and mean along a path, ``expansion`` puts them together and is what users call.
+``noise`` computes the covariance of one step of SGD, ``unknowns`` the fluctuating variables and the second derivatives
+of their flow. ``transport`` integrates covariance and mean along a path, ``expansion`` combines these and has the
+public functions.
 """
 
 from .expansion import Fluctuations, fluctuations

@@ -1,25 +1,37 @@
 """Linear transport of a covariance and a mean along the path of the equations: symmetric steps, extrapolated.
 
-A step takes J, D and the source of the mean at its middle and is exact for constant ones: e^{hJ} by squaring, so that
-fast decays cost nothing.  Its error has even powers of h only, hence Romberg's extrapolation over halved steps.
+A step uses J, D and the source of the mean at its middle and is exact for constant coefficients. It computes e^{hJ} by
+squaring, so that fast decays need no shorter steps.  Its error has even powers of h only, so that Romberg's
+extrapolation over halved steps applies.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from ..integrators.evolve import evolve
 
-# Of |J| h. Steps are halved until they lie below, where TERMS terms of the exponential suffice, and squared back
-# afterwards.
-SMALL = 0.25
-TERMS = 10  # of it: the first one left out is below 1e-14
-# Levels of halved steps at most, for Romberg's extrapolation; where they do not agree by then, the difference is the
-# error that is stated.
-LEVELS = 9
-TOGETHER = 2**21  # numbers in matrices that are squared at once
+
+class TransportOptions(NamedTuple):
+    """Tunable numbers of the transport of covariance and mean."""
+
+    # Largest |J| h for the series of the exponential; longer steps are halved and squared. Half: one squaring more;
+    # double: the series needs three terms more.
+    max_step_norm: float = 0.25
+    # Terms of the series: the first one omitted is below 1e-14.
+    exponential_terms: int = 10
+    # Levels of halved steps in Romberg's extrapolation at most. If they do not agree by then, the stated error is their
+    # difference; one level more doubles the time.
+    max_levels: int = 9
+    # Numbers in the stack of matrices that are squared at once (16 MB). Double: twice the memory.
+    chunk_numbers: int = 2**21
+
+
+TRANSPORT = TransportOptions()
 
 
 class Path:
-    """The solution of the equations at any times, recorded anew with the trajectory's own solver and tolerances."""
+    """The solution of the equations at any times, computed anew with the solver and tolerances of the trajectory."""
 
     def __init__(self, trajectory, pack):
         self.trajectory, self.pack = trajectory, pack
@@ -30,7 +42,7 @@ class Path:
         traj = self.trajectory
         solution = evolve(traj.model, traj[0], alpha, method=traj.solver or "auto", rtol=traj.rtol, atol=traj.atol)
         if not solution.success:
-            raise ValueError(f"the trajectory could not be followed again: {solution.message}")
+            raise ValueError(f"the trajectory could not be computed again: {solution.message}")
         return solution
 
     def at(self, times):
@@ -38,20 +50,20 @@ class Path:
         solution = self._run(np.asarray(times if len(times) and times[-1] > self.first else [self.first]))
         return np.array([self.pack(q, r, v) for q, r, v in zip(solution.q, solution.r, solution.v, strict=True)])
 
-    def time(self, place):
-        """Times at fractional numbers of the solver's step: dense where the solution moves."""
-        return np.interp(place, np.arange(len(self.steps)), self.steps)
+    def time(self, position):
+        """Times at fractional indices of the solver's steps, which are dense where the solution changes fast."""
+        return np.interp(position, np.arange(len(self.steps)), self.steps)
 
 
 def propagators(J, D, h):
     """e^{hJ}, int_0^h e^{sJ} ds and int_0^h e^{sJ} D e^{sJ^T} ds for stacks J, D (m, n, n) and h (m,)."""
     size = np.max(np.abs(J).sum(axis=2) * h[:, None], initial=0.0)
-    squarings = max(0, int(np.ceil(np.log2(max(size, 1e-300) / SMALL))))
+    squarings = max(0, int(np.ceil(np.log2(max(size, 1e-300) / TRANSPORT.max_step_norm))))
     h = h[:, None, None] / 2**squarings
     Z, identity = J * h, np.eye(J.shape[1])
     E, S, G = np.zeros_like(J) + identity, np.zeros_like(J) + identity, D.copy()
     power, term = E.copy(), D
-    for k in range(1, TERMS + 1):
+    for k in range(1, TRANSPORT.exponential_terms + 1):
         power = power @ Z / k
         E, S = E + power, S + power / (k + 1)
         term = Z @ term
@@ -65,19 +77,19 @@ def propagators(J, D, h):
 
 
 def propagate(mesh, level, coefficients, Sigma, mean=None):
-    """Sigma, or with a ``mean`` that instead, at the times of the mesh, with 2^level steps in each of its intervals.
+    """Sigma, or ``mean`` if it is given, at the times of the mesh, with 2^level steps in each of its intervals.
 
-    ``coefficients(times)`` gives J, D (m, n, n) and the source of the mean (m, n), or None, there.
+    ``coefficients(times)`` returns J, D (m, n, n) and the source of the mean (m, n), or None.
     """
     fine = 2**level
     edges = np.append((mesh[:-1, None] + np.diff(mesh)[:, None] * (np.arange(fine) / fine)).ravel(), mesh[-1])
     h, middles = np.diff(edges), (edges[1:] + edges[:-1]) / 2
-    chunk = max(1, TOGETHER // Sigma.size)
+    chunk = max(1, TRANSPORT.chunk_numbers // Sigma.size)
     records = [Sigma if mean is None else mean]
     for first in range(0, len(h), chunk):
-        part = slice(first, first + chunk)
-        J, D, source = coefficients(middles[part])
-        for k, (E, S, G) in enumerate(zip(*propagators(J, D, h[part]), strict=True)):
+        steps = slice(first, first + chunk)
+        J, D, source = coefficients(middles[steps])
+        for k, (E, S, G) in enumerate(zip(*propagators(J, D, h[steps]), strict=True)):
             if mean is None:
                 Sigma = E @ Sigma @ E.T + G
             else:
@@ -87,11 +99,11 @@ def propagate(mesh, level, coefficients, Sigma, mean=None):
     return np.array(records)
 
 
-def extrapolate(run, goal):
-    """Romberg's table of ``run(level)`` (m, ...) until one more level changes it by less than goal; and that change."""
+def extrapolate(run, tol):
+    """Romberg's table of ``run(level)`` (m, ...) until one more level changes it by at most tol; and that change."""
     row: list = []
     change = np.inf
-    for level in range(LEVELS):
+    for level in range(TRANSPORT.max_levels):
         new = [run(level)]
         for k, old in enumerate(row, 1):
             new.append(new[-1] + (new[-1] - old) / (4**k - 1))
@@ -99,9 +111,9 @@ def extrapolate(run, goal):
             axes = tuple(range(1, new[-1].ndim))
             size, gap = (np.max(np.abs(x), axis=axes) for x in (new[-1], new[-1] - row[-1]))
             before, change = change, float(np.max(np.divide(gap, size, out=np.zeros_like(gap), where=size > 0)))
-            if change <= goal:
+            if change <= tol:
                 return new[-1], change
-            if level > 3 and change > before:  # rounding
+            if level > 3 and change > before:  # rounding errors dominate
                 return row[-1], before
         row = new
     return row[-1], change

@@ -1,6 +1,7 @@
-"""Unknowns: the packed overlaps, of the teachers too where they are random; with the flow around them."""
+"""Unknowns: the packed overlaps, with those of the teachers if these are random, and the flow around them."""
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,16 +13,24 @@ from ..gaussian.two_point import ERF
 from ..models.state import gram
 from .noise import degree, teachers
 
-# Step of second differences of the closure, relative to the largest variance. Below, rounding over its square is seen;
-# above, the fourth derivative.
-STEP_SECOND = 2e-2
-# Part of the way to the boundary of possible overlaps. A longer difference step would feel that closures have no digits
-# there.
-INSIDE = 0.3
-# Step relative to the largest variance. Below, rounding hides a second difference, and there is none.
-LEAST = 1e-3
-CENTRE = -49 / 18
-SECOND_DIFFERENCE = ((1, 3 / 2), (-1, 3 / 2), (2, -3 / 20), (-2, -3 / 20), (3, 1 / 90), (-3, 1 / 90))
+
+class DifferenceOptions(NamedTuple):
+    """Tunable numbers of numerical derivatives of the closure."""
+
+    # Step of second differences, relative to the largest variance. Half: four times the rounding error; double: a
+    # truncation error 64 times as large.
+    second_step: float = 2e-2
+    # Largest step, relative to the distance from the boundary of positive semi-definite S. Double: closures lose
+    # accuracy near the boundary.
+    boundary_fraction: float = 0.3
+    # Smallest step of second differences, relative to the largest variance: none is computed with a smaller one,
+    # because its rounding error is too large.
+    min_second_step: float = 1e-3
+
+
+DIFFERENCES = DifferenceOptions()
+# Second difference of order 6: the weight of the centre, then (multiple of the step, weight).
+SECOND_DIFFERENCE = -49 / 18, ((1, 3 / 2), (-1, 3 / 2), (2, -3 / 20), (-2, -3 / 20), (3, 1 / 90), (-3, 1 / 90))
 
 
 class Unknowns:
@@ -32,7 +41,7 @@ class Unknowns:
         self.system = (MixedSystem if is_mixed(model) else System)(model, start)
         self.packing, self.s = self.system.packing, np.array(model.spectrum.s)
         self.K, self.M, self.L = model.K, model.M, model.spectrum.L
-        self.V = self.packing.readouts  # second layers: of tasks, one after the other
+        self.V = self.packing.readouts  # entries of v; for several tasks of all second layers
         self.upper = np.triu_indices(self.M)
         self.pairs = list(zip(*self.upper, strict=True))
         self.size = self.packing.size + teachers * self.L * len(self.pairs)
@@ -42,7 +51,7 @@ class Unknowns:
                 [arguments, np.zeros((len(arguments), self.size - self.packing.size))],
                 [np.zeros((len(self.pairs), self.packing.size)), np.kron(np.eye(len(self.pairs)), self.s)],
             ])  # fmt: skip
-        self.arguments = arguments  # reads (triangle of Q, R, v, triangle of T) off z
+        self.arguments = arguments  # maps z to (triangle of Q, R, v, triangle of T)
 
     def blocks(self, y):
         """s_l S^l (L, K + M, K + M) at packed overlaps y."""
@@ -72,7 +81,7 @@ class Unknowns:
 
 
 class Tangent:
-    """The flow around one point: Jacobian, gradient of eps_g, and what second derivatives add to the mean."""
+    """The flow around one point: Jacobian, gradient of eps_g, and contributions of second derivatives to the mean."""
 
     def __init__(self, unknowns, y):
         self.unknowns, self.system, self.y = unknowns, unknowns.system, np.ascontiguousarray(y)
@@ -80,22 +89,22 @@ class Tangent:
         self.eps_g = self.system.close(self.y)
         self.S, self.w = self.system.S.copy(), self.system.w.copy()
         self.A, self.B, self.C = self.system.A.copy(), self.system.B.copy(), self.system.C.copy()
-        self.dv, self.products = self.system.dv.copy(), np.zeros((0, 0))  # Cov(phi), of rules
+        self.dv, self.products = self.system.dv.copy(), np.zeros((0, 0))  # Cov(phi), for learning rules
         *slopes, rate, rate_v = self.system.slopes
         self.slopes = [x / y for x, y in zip(slopes, (rate, rate, rate_v), strict=True)]
         self.rounding = self.system.rounding()
 
     @cached_property
     def jacobian(self):
-        """Jacobian of the flow; at aligned units with kinks, first derivatives of a state nearby."""
+        """Jacobian of the flow; at parallel units with kinks that of a state close to it."""
         try:
             return Jacobian(self.system, self.y)
         except ValueError:
             return Jacobian(self.system, self.y, exact=False)
 
     @property
-    def floor(self):
-        """Size of eps_g at which its rounding, or C / eta^2's, begins to matter."""
+    def rounding_scale(self):
+        """Size of eps_g, and of C / eta^2, below which rounding errors matter."""
         return 100 * float(self.rounding)
 
     def _values(self, S, w):
@@ -106,7 +115,7 @@ class Tangent:
         return np.concatenate([*(x.ravel() for x in arrays), [eps_g]])
 
     def _split(self, values):
-        """The same as arrays."""
+        """A, B, C, dv and eps_g from one vector."""
         K, M = self.unknowns.K, self.unknowns.M
         A, B, C, dv, eps_g = np.split(values, np.cumsum([K * K, K * M, K * K, self.unknowns.V]))
         return A.reshape(K, K), B.reshape(K, M), C.reshape(K, K), dv, eps_g[0]
@@ -125,12 +134,12 @@ class Tangent:
         """Derivative of the closure's vector along a change of its arguments, by differences."""
         step = (STEP_NUMERIC if self.system.closure.by_quadrature else STEP) * np.max(np.diag(self.S))
         if not np.isfinite(self.system.closure.gradient_rate):
-            step = min(step, INSIDE * self._reach(dS) / 3)
+            step = min(step, DIFFERENCES.boundary_fraction * self._distance_to_boundary(dS) / 3)
         at = {n: self._values(self.S + n * step * dS, self.w + n * step * dw) for n in (-3, -2, -1, 1, 2, 3)}
         return sum(c / step * (at[n] - at[-n]) for n, c in SIXTH_ORDER)
 
     def force_products(self):
-        """Cov(F_a h_b, F_c h_d) (K d, K d) from C and its derivatives, without an integral; None where units kink.
+        """Cov(F_a h_b, F_c h_d) (K d, K d) from C and its derivatives, without an integral; None for units with kinks.
 
         E[F_a F_c h_b h_d] = C_ac S_bd + 2 dC_ac[X], X the symmetric part of S_b S_d^T: Gaussian integration by parts.
         """
@@ -138,26 +147,26 @@ class Tangent:
         if model.activation.kinks or any(x.kinks for x in teachers(model)) or self.system.closure.by_quadrature:
             return None
         K, S, d = u.K, self.S, len(self.S)
-        taught = np.array([self._split(x)[2] for x in self.along_teachers])
-        dC = np.zeros((d, d, K, K))  # for a change of S_ij that leaves S_ji
+        along_T = np.array([self._split(x)[2] for x in self.along_teachers])
+        dC = np.zeros((d, d, K, K))  # derivatives by S_ij at fixed S_ji
         i, j = u.packing.upper
         n = len(i)
         dC[i, j] = self.jacobian.changes[2][:n]
         dC[:K, K:] = self.jacobian.changes[2][n : n + K * u.M].reshape(K, u.M, K, K)
         m, k = u.upper
-        dC[K + m, K + k] = taught
+        dC[K + m, K + k] = along_T
         dC = (dC + np.swapaxes(dC, 0, 1)) / 2
         second = np.einsum("ac,bd->abcd", self.C, S) + 2 * np.einsum("ib,jd,ijac->abcd", S, S, dC)
         mean = (np.concatenate([self.A, self.B], axis=1) @ S).ravel()
         return second.reshape(K * d, K * d) - np.outer(mean, mean)
 
     def _flow(self, y, source, A, B, C, dv):
-        """The flow of overlaps y driven by these, without decay."""
+        """The flow of overlaps y with these coefficients, without decay."""
         y, *arrays = (np.ascontiguousarray(x) for x in (y, A, B, C, dv))
         return self.system.velocity(y, *arrays, source=source)
 
     def dense(self):
-        """J (n, n) of dz/dalpha; teachers do not move."""
+        """J (n, n) of dz/dalpha; the flow of teachers is zero."""
         u, system = self.unknowns, self.system
         J = self.jacobian.dense()
         if not u.teachers:
@@ -169,81 +178,81 @@ class Tangent:
             column = n + p * L + np.arange(L)
             full[:n, column] = np.outer(self._flow(self.y, system.source, *self._split(change)[:4]), u.s)
             for k in range(u.K):
-                for m, other in {(j, i), (i, j)}:  # r_km is driven by s_l^2 B_ki t_im
+                for m, other in {(j, i), (i, j)}:  # dr_km / dalpha contains s_l^2 B_ki t_im
                     full[(k * u.M + m) * L + np.arange(L), column] += u.s**2 * self.B[k, other]
         return full
 
     def gradient(self):
-        """Gradient (n,) of eps_g; E[dDelta^2/2] with A and B as the mean Hessian."""
+        """Gradient (n,) of eps_g, from A and B, which contain the mean Hessian of Delta^2 / 2."""
         u = self.unknowns
         if not np.isfinite(self.system.closure.gradient_rate):
             changes = u.directions(np.eye(len(u.arguments)))
             return np.array([self._derivative_along(dS, dw)[-1] for dS, dw in zip(*changes, strict=True)]) @ u.arguments
         i, j = u.packing.upper
         A, B, layer = self.slopes
-        parts = [-np.where(i == j, 0.5, 1.0) * A[i, j], -B.ravel()]
+        slopes = [-np.where(i == j, 0.5, 1.0) * A[i, j], -B.ravel()]
         if self.system.model.trains_v:
-            parts.append(-layer)
+            slopes.append(-layer)
         if u.teachers:
-            parts.append(self.along_teachers[:, -1])
-        return np.concatenate(parts) @ u.arguments
+            slopes.append(self.along_teachers[:, -1])
+        return np.concatenate(slopes) @ u.arguments
 
     def curvature(self, Sigma):
         """Second derivative of the closure's vector contracted with the covariance Sigma (n, n) of z."""
         u = self.unknowns
         sizes, vectors = np.linalg.eigh(u.arguments @ Sigma @ u.arguments.T)
-        kept = sizes > 1e-13 * sizes[-1] if sizes[-1] > 0 else np.zeros(len(sizes), bool)
-        centre = self._values(self.S, self.w)
+        positive = sizes > 1e-13 * sizes[-1] if sizes[-1] > 0 else np.zeros(len(sizes), bool)
+        centre, (weight, neighbours) = self._values(self.S, self.w), SECOND_DIFFERENCE
         total = np.zeros_like(centre)
-        for size, dS, dw in zip(sizes[kept], *u.directions(vectors.T[kept]), strict=True):
+        for size, dS, dw in zip(sizes[positive], *u.directions(vectors.T[positive]), strict=True):
             h = self._step(dS)
             if h == 0.0:
                 return np.full_like(total, np.nan)
-            terms = (c * self._values(self.S + n * h * dS, self.w + n * h * dw) for n, c in SECOND_DIFFERENCE)
-            total += size / h**2 * (CENTRE * centre + sum(terms))
+            terms = (c * self._values(self.S + n * h * dS, self.w + n * h * dw) for n, c in neighbours)
+            total += size / h**2 * (weight * centre + sum(terms))
         return total
 
     def _step(self, dS):
-        """Step of the second difference along dS; 0 where the closure has none that stays inside the cone."""
+        """Step of the second difference along dS; 0 if S is too close to the boundary of the PSD matrices."""
         model, scale = self.system.model, np.max(np.diag(self.S))
         g = model.activation, *teachers(model)
         if all(degree(x) is not None for x in g):
-            return 0.3 * scale  # differences of polynomials of low degree are exact
+            return 0.3 * scale  # any step: differences of polynomials of low degree are exact
         if all(x.code == ERF or degree(x) is not None for x in g):
-            return STEP_SECOND * scale  # analytic beyond the cone
-        h = (2 if self.system.closure.by_quadrature else 1) * STEP_SECOND * scale
-        h = min(h, INSIDE * self._reach(dS) / 3)
-        return h if h > LEAST * scale else 0.0
+            return DIFFERENCES.second_step * scale  # analytic for S that are not positive semi-definite, too
+        h = (2 if self.system.closure.by_quadrature else 1) * DIFFERENCES.second_step * scale
+        h = min(h, DIFFERENCES.boundary_fraction * self._distance_to_boundary(dS) / 3)
+        return h if h > DIFFERENCES.min_second_step * scale else 0.0
 
-    def _reach(self, dS):
-        """How far S can be changed along dS before it is no covariance."""
+    def _distance_to_boundary(self, dS):
+        """Largest |t| for which S + t dS is positive semi-definite with either sign of t."""
         values, vectors = np.linalg.eigh(self.S)
         if values[0] <= 1e-12 * values[-1]:
             return 0.0
         root = vectors / np.sqrt(values)
         return 1 / max(np.max(np.abs(np.linalg.eigvalsh(root.T @ dS @ root))), 1e-300)
 
-    def drive(self, Sigma, J):
+    def mean_source(self, Sigma, J):
         """(source of the mean (n,) at order 1/N, contracted second derivative of eps_g) with this covariance."""
         u, system = self.unknowns, self.system
         n, L = self.y.size, u.L
-        bent = self._split(self.curvature(Sigma))
+        curvature = self._split(self.curvature(Sigma))
         changes = list(zip(*self.jacobian.changes, strict=True))
         changes += [self._split(x)[:4] for x in self.along_teachers] if u.teachers else []
-        second = self._flow(self.y, system.source, *bent[:4])
-        for row, change in zip(u.arguments @ Sigma, changes, strict=True):
+        second = self._flow(self.y, system.source, *curvature[:4])
+        for covariance, change in zip(u.arguments @ Sigma, changes, strict=True):
             source = np.zeros_like(system.source)
-            for (i, j), dt in zip(u.pairs if u.teachers else (), row[n:].reshape(-1, L), strict=u.teachers):
+            for (i, j), dt in zip(u.pairs if u.teachers else (), covariance[n:].reshape(-1, L), strict=u.teachers):
                 source[i, j] = source[j, i] = u.s**2 * dt
             A, B, C, dv = change
-            second += 2 * self._flow(row[:n], source, A, B, np.zeros_like(C), np.zeros_like(dv))
+            second += 2 * self._flow(covariance[:n], source, A, B, np.zeros_like(C), np.zeros_like(dv))
         velocity = system.rhs(0.0, self.y)
         result = np.zeros(u.size)
         result[:n] = second / 2 + self._steps() - J[:n, :n] @ velocity / 2
-        return result, bent[-1]
+        return result, curvature[-1]
 
     def _steps(self):
-        """The vector c (n_y,): what one step does to the mean beyond the flow."""
+        """The vector c (n_y,): the terms of the mean increment of one step beyond the flow."""
         u, model = self.unknowns, self.system.model
         K, b = u.K, model.batch_size
         blocks = u.blocks(self.y)  # s_l S^l
@@ -258,15 +267,15 @@ class Tangent:
         return self.system.packing.pack(c, np.zeros((u.L, K, u.M)), np.zeros(u.V))
 
     def _along_inputs(self, scaled):
-        """Derivative (L, K, K) of C along each of these changes (L, d, d) of S."""
+        """Derivatives (L, K, K) of C along the changes ``scaled`` (L, d, d) of S."""
         u, K, (i, j), (m, n) = self.unknowns, self.unknowns.K, self.unknowns.packing.upper, self.unknowns.upper
         entries = np.concatenate([scaled[:, i, j], scaled[:, :K, K:].reshape(u.L, -1)], axis=1)
-        taught = np.array([self._split(x)[2] for x in self.along_teachers])
+        along_T = np.array([self._split(x)[2] for x in self.along_teachers])
         change = np.tensordot(entries, self.jacobian.changes[2][: entries.shape[1]], axes=1)
-        return change + np.tensordot(scaled[:, K + m, K + n], taught, axes=1)
+        return change + np.tensordot(scaled[:, K + m, K + n], along_T, axes=1)
 
     def _with_inputs(self, scaled, AB):
-        """The same from E[F_a F_c h_b h_d]: forces that see the overlaps themselves do not move with the inputs."""
+        """``_along_inputs`` from E[F_a F_c h_b h_d], for forces that depend on overlaps, at constant overlaps in F."""
         K, d = self.unknowns.K, len(self.S)
         mean = (AB @ self.S).ravel()
         products = (self.products[: K * d, : K * d] + np.outer(mean, mean)).reshape(K, d, K, d)

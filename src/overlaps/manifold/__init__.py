@@ -1,8 +1,8 @@
 """Inputs and latents: the hidden manifold, whose inputs are features of latents, and any other joint covariance.
 
-``model`` is the manifold in the limit and its spectrum, ``realisation`` the one of given weights, ``joint`` the models
-of given covariances (and what a realisation calls), ``sgd`` the simulator (it tells ``simulate`` how runs are planned),
-``latents`` and ``covariates`` what is drawn.
+``model`` is the hidden manifold in the limit and its spectrum, ``realisation`` the spectrum and overlaps of given
+weights, ``gaussian_covariates`` the models with given covariances (``realisation`` uses it too), ``sgd`` the simulator,
+registered with ``simulators.dispatch``, ``latents`` and ``covariates`` the samplers.
 """
 
 from . import covariates, latents

@@ -1,7 +1,7 @@
 """Covariances of inputs and latents from samples, and samplers of both, for :func:`overlaps.gaussian_covariates`.
 
-A sampler is any callable ``(rng, n) -> (X, C)`` with arrays (n, N) and (n, D); those below are records, so they compare
-and pickle.
+A sampler is any callable ``(rng, n) -> (X, C)`` with arrays (n, N) and (n, D); those below can be
+compared and pickled.
 """
 
 from dataclasses import dataclass
@@ -60,15 +60,15 @@ def from_data(X: ArrayLike, C: ArrayLike | None = None, *, centre: bool = True) 
     X : array_like, shape (n, N)
         Inputs as rows.
     C : array_like, shape (n, D), optional
-        Inputs of the teacher for the same samples; X by default. Fields of a teacher that are known themselves, nu with
-        one column, are C with D = M = 1 and W_star = [[1]]: real labels are no Gaussian field, and no C.
+        Inputs of the teacher for the same samples; X by default. If the field nu of one teacher is known, take it as C
+        with D = M = 1 and W_star = [[1]]. Real labels are no Gaussian field and must not be used as C.
     centre : bool
-        Subtract the means, as the theory needs. With False the data have to be centred already.
+        Subtract the means, as the theory needs. False is for data that are already centred.
 
     Returns
     -------
     Omega, Phi, Psi : ndarray, shape (N, N), (N, D), (D, D)
-        With divisor n: the covariances of inputs that are drawn from the rows with replacement, :func:`rows`.
+        With divisor n: the covariances of inputs drawn from the rows with replacement, :func:`rows`.
 
     Raises
     ------
@@ -125,12 +125,12 @@ def gaussian(Omega: ArrayLike, Phi: ArrayLike, Psi: ArrayLike) -> JointGaussian:
     """
     Omega, Phi, Psi = checked_blocks(Omega, Phi, Psi)
     values, vectors = np.linalg.eigh(np.block([[Omega, Phi], [Phi.T, Psi]]))
-    kept = values > 1e-15 * values[-1]
-    return JointGaussian(vectors[:, kept] * np.sqrt(values[kept]), len(Omega))
+    positive = values > 1e-15 * values[-1]
+    return JointGaussian(vectors[:, positive] * np.sqrt(values[positive]), len(Omega))
 
 
 def checked_blocks(Omega, Phi, Psi):
-    """Arrays of the joint covariance of inputs and latents, of shapes that fit."""
+    """Arrays of the joint covariance of inputs and latents, with checked shapes."""
     Omega = check.array("Omega", Omega, ("N", "N"))
     if Omega.shape[0] != Omega.shape[1] or not Omega.size:
         raise ValueError(f"Omega has shape {Omega.shape}; expected a square matrix.")

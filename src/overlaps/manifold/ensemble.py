@@ -1,4 +1,4 @@
-"""Runs of SGD whose teacher sees latents; on the hidden manifold every run has features, and a spectrum, of its own."""
+"""Runs of SGD with a teacher on latents; on the hidden manifold every run has its own features and spectrum."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -11,7 +11,7 @@ from ..results.curves import Runs
 
 
 class Weights(NamedTuple):
-    """Where a run begins: students W (K, N), teachers on the latents W_star (M, D), features F (N, D) of a manifold."""
+    """Start of a run: students W (K, N), teachers on the latents W_star (M, D), features F (N, D) of a manifold."""
 
     W: Any
     W_star: Any
@@ -20,9 +20,9 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class CovariatesEnsemble(Runs):
-    """Independent runs of SGD whose teacher sees latents, at common times; made by :func:`overlaps.simulate`.
+    """Independent runs of SGD with a teacher on latents, at common times; made by :func:`overlaps.simulate`.
 
-    The weights are exact at finite N; that fields are Gaussian is exact for Gaussian samples, *heuristic* for others.
+    The weights are exact at finite N; Gaussian fields are exact for Gaussian samples, *heuristic* for others.
 
     Attributes
     ----------
@@ -31,21 +31,21 @@ class CovariatesEnsemble(Runs):
     alpha : ndarray, shape (n,)
         Recorded times, whole steps / N.
     Q, R : ndarray, shape (runs, n, K, K), (runs, n, K, M)
-        From the weights, Q = W Omega W^T / N and R = W Phi W*^T / sqrt(N D), with the model's Omega and Phi (whatever
-        the samples of the runs).
+        From the weights, Q = W Omega W^T / N and R = W Phi W*^T / sqrt(N D), with Omega and Phi of the model (for any
+        samples of the runs).
     v, eps_g : ndarray, shape (runs, n, K), (runs, n)
-        Second layer, and the error of Gaussian fields with these overlaps. On other samples it may belong to a network
-        that learns something else: see ``test_error``.
+        Second layer, and the error of Gaussian fields with these overlaps. On other samples the true error may differ:
+        see ``test_error``.
     test_error, test_error_se : ndarray, shape (runs, n), or None
         E[(yhat - y)^2] / 2 without label noise, on fresh samples, and its standard error; ``simulate(..., test=)``.
     T : ndarray, shape (runs, M, M)
         Teacher covariance of each run.
     W, W_star : ndarray, shape (runs, K, N), (runs, M, D)
-        Where each run began.
+        Weights at the start of each run.
     N : int
         Input dimension.
     success, message, method
-        Whether all runs reached the end, a sentence about it, the simulator.
+        Whether all runs reached the end, a sentence about the end, the simulator.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class CovariatesEnsemble(Runs):
 
     def __post_init__(self):
         super().__post_init__()
-        given = {x: getattr(self, x, None) for x in ("W", "W_star", "F")}  # one copy stands for all runs
+        given = {x: getattr(self, x, None) for x in ("W", "W_star", "F")}  # one copy may serve all runs
         self._set(**{x: np.broadcast_to(a, (len(self), *a.shape[1:])) for x, a in given.items() if a is not None})
 
     def _curve(self, name):
@@ -82,7 +82,7 @@ class CovariatesEnsemble(Runs):
         return self.W[run], self.W_star[run]
 
     def realisation(self, run: int = 0, *, nodes: int | None = None) -> Any:
-        """Model and state in which run number ``run`` began: what the ODE is to be started from for a comparison.
+        """Model and state at the start of run number ``run``: the start of the ODE for a comparison.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class CovariatesEnsemble(Runs):
         Returns
         -------
         model : GaussianCovariates
-            That of the runs, or with a compressed spectrum.
+            The model of the runs, or the same with a compressed spectrum.
         state : State
             Its overlaps at the start.
         """
@@ -107,8 +107,8 @@ class CovariatesEnsemble(Runs):
 class ManifoldEnsemble(CovariatesEnsemble):
     """Independent runs of SGD on the hidden manifold, recorded at common times; made by :func:`overlaps.simulate`.
 
-    The weights are exact at finite N; that fields have these covariances is exact for "exact" moments and Gaussian
-    latents, asymptotic in D otherwise.
+    The weights are exact at finite N; the covariances of the fields are exact for "exact" moments and Gaussian latents,
+    asymptotic in D otherwise.
 
     Attributes
     ----------
@@ -118,21 +118,21 @@ class ManifoldEnsemble(CovariatesEnsemble):
         Recorded times, whole steps / N.
     Q, R : ndarray, shape (runs, n, K, K), (runs, n, K, M)
         From the weights, Q = W Omega W^T / N and R = W Phi W*^T / sqrt(N D), with the second moments Omega, Phi of the
-        inputs for Gaussian latents of standard deviation ``model.latent_scale`` (whatever the latents of the runs).
+        inputs for Gaussian latents of standard deviation ``model.latent_scale`` (for any latents of the runs).
     v, eps_g : ndarray, shape (runs, n, K), (runs, n)
-        Second layer, and the error of Gaussian fields with these overlaps. On other latents it may belong to a network
-        that learns something else: see ``test_error``.
+        Second layer, and the error of Gaussian fields with these overlaps. On other latents the true error may differ:
+        see ``test_error``.
     test_error, test_error_se : ndarray, shape (runs, n), or None
-        E[(yhat - y)^2] / 2 without label noise, on fresh samples of the run's own latents, and its standard error;
+        E[(yhat - y)^2] / 2 without label noise, on fresh samples of the latents of the run, and its standard error;
         ``simulate(..., test=)``.
     T : ndarray, shape (runs, M, M)
         Teacher covariance of each run.
     W, W_star, F : ndarray, shape (runs, K, N), (runs, M, D), (runs, N, D)
-        Where each run began, and its features.
+        Weights at the start of each run, and its features.
     N, moments : int, str
         Input dimension; "ge" or "exact" second moments in Q and R.
     success, message, method
-        Whether all runs reached the end, a sentence about it, the simulator.
+        Whether all runs reached the end, a sentence about the end, the simulator.
 
     Examples
     --------
@@ -152,7 +152,7 @@ class ManifoldEnsemble(CovariatesEnsemble):
         return Weights(self.W[run], self.W_star[run], self.F[run])
 
     def realisation(self, run: int = 0, *, nodes: int | None = None) -> tuple[Model, State]:
-        """Model and state in which run number ``run`` began: what the ODE is to be started from for a comparison.
+        """Model and state at the start of run number ``run``: the start of the ODE for a comparison.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class ManifoldEnsemble(CovariatesEnsemble):
         Returns
         -------
         model : HiddenManifold
-            With the spectrum of this run's features.
+            With the spectrum of the features of this run.
         state : State
             Its overlaps at the start.
 

@@ -1,4 +1,4 @@
-"""Feature maps of the hidden manifold: scalar functions and the three Gaussian averages that the theory sees."""
+"""Feature maps of the hidden manifold: scalar functions and the three Gaussian averages in the theory."""
 
 import math
 from collections.abc import Callable
@@ -16,9 +16,18 @@ from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU, two_point
 
 __all__ = ["FeatureMap", "FeatureStatistics", "feature_map", "statistics"]
 
-RANGE = 12.0  # E f(u) over |u| < 12; the Gaussian weight beyond is below 1e-32
-EPS = np.finfo(float).eps
-PRECISION = 1e-12  # integrals of user functions are this exact, relative to the largest of them
+
+class AverageOptions(NamedTuple):
+    """Tunable numbers of the Gaussian averages of user functions."""
+
+    # Range of integration in standard deviations. The Gaussian weight outside is below 1e-32; at half the range it
+    # would be 2e-9, and twice the range costs more evaluations only.
+    max_z: float = 12.0
+    # Error of an integral relative to the largest one. Halved, functions with rounding errors fail more often.
+    rtol: float = 1e-12
+
+
+AVERAGES = AverageOptions()
 
 
 class _Averages(NamedTuple):
@@ -28,22 +37,23 @@ class _Averages(NamedTuple):
 
 
 class FeatureStatistics(_Averages):
-    """Gaussian averages (a, b, c) of a feature map f; ``zeta`` is what is neither constant nor linear in it."""
+    """Gaussian averages (a, b, c) of a feature map f; ``zeta`` is the variance of its non-linear term."""
 
-    variance: float  # c - a^2, which a large constant in f would swallow
+    variance: float  # c - a^2, without the rounding error of this difference for a large constant in f
 
     def __new__(cls, a, b, c, variance=None):
-        """The triple; the variance c - a^2 where it is known better than by the difference."""
+        """The triple; give ``variance`` if it is known more accurately than the difference c - a^2."""
         self = super().__new__(cls, a, b, c)
         self.variance = c - a**2 if variance is None else variance
         return self
 
     @property
     def zeta(self):
-        """Variance of the part of f that is not linear, c - a^2 - b^2 >= 0."""
+        """Variance of the non-linear term of f, c - a^2 - b^2 >= 0."""
         rest = self.variance - self.b**2
-        unseen = 10 * PRECISION + 100 * EPS * abs(self.a) / math.sqrt(self.variance or 1.0)  # integrals, rounding of f
-        return float(rest) if rest > unseen * self.variance else 0.0
+        # relative errors of the integrals and of rounding in f
+        tol = 10 * AVERAGES.rtol + 100 * np.finfo(float).eps * abs(self.a) / math.sqrt(self.variance or 1.0)
+        return float(rest) if rest > tol * self.variance else 0.0
 
 
 @jit
@@ -75,7 +85,7 @@ def _sign_moments(S):
     return 4 * dd - 1, 0 * mean, 2 * mean / np.diag(S)
 
 
-NAMED: dict[str, tuple[Callable, tuple[float, ...], Callable]] = {  # f, its kinks, its moments
+NAMED_MAPS: dict[str, tuple[Callable, tuple[float, ...], Callable]] = {  # f, its kinks, its moments
     "sign": (np.sign, (0.0,), _sign_moments),
     "erf": (activations.erf.g, (), lambda S: table(ERF, S)[:3]),
     "relu": (activations.relu.g, (0.0,), lambda S: table(RELU, S)[:3]),
@@ -97,9 +107,9 @@ class FeatureMap(Immutable):
     function : callable
         Vectorised f(u).
     kinks : tuple of float
-        Where f or its derivative jumps.
+        Points at which f or its derivative jumps.
     scale : float
-        Standard deviation of u, as of one latent coordinate.
+        Standard deviation of u, equal to that of one latent coordinate.
     """
 
     name: str
@@ -119,16 +129,16 @@ class FeatureMap(Immutable):
     a = property(lambda self: self.statistics.a, doc="Mean E[f(u)], which is subtracted from the inputs.")
     b = property(lambda self: self.statistics.b, doc="Linear part E[z f(scale z)], z ~ N(0, 1).")
     c = property(lambda self: self.statistics.c, doc="Second moment E[f(u)^2].")
-    zeta = property(lambda self: self.statistics.zeta, doc="Variance of what is not linear in f, c - a^2 - b^2.")
+    zeta = property(lambda self: self.statistics.zeta, doc="Variance of the non-linear term of f, c - a^2 - b^2.")
 
     @property
     def named(self):
         """Whether f is one of the built-in maps, with moments in closed form."""
-        return self.name in NAMED and self.function is NAMED[self.name][0]
+        return self.name in NAMED_MAPS and self.function is NAMED_MAPS[self.name][0]
 
     def moments(self, S):
         """E[f(U_i) f(U_j)] (N, N), E[f(U_i)] and E[f'(U_i)] (N,) of a named map, for U ~ N(0, S)."""
-        return NAMED[self.name][2](S)
+        return NAMED_MAPS[self.name][2](S)
 
     def __repr__(self):
         return self.name
@@ -142,9 +152,9 @@ def feature_map(features, kinks=(), scale=None):
     features : str, callable or FeatureMap
         "sign", "erf" (of u / sqrt(2)), "relu", "linear", "abs", or a vectorised function.
     kinks : sequence of float
-        Where a user function, or its derivative, jumps.
+        Points at which a user function, or its derivative, jumps.
     scale : float, optional
-        Standard deviation of u; 1 by default, or what it was for a FeatureMap.
+        Standard deviation of u; by default that of a FeatureMap, 1 otherwise.
 
     Returns
     -------
@@ -168,12 +178,12 @@ def feature_map(features, kinks=(), scale=None):
     scale = 1.0 if scale is None else scale
     kinks = tuple(check.array("kinks", np.atleast_1d(check.floats("kinks", kinks)), ("n",)).tolist())
     if isinstance(features, str):
-        check.choice("features", features, NAMED, "Or a vectorised function.")
+        check.choice("features", features, NAMED_MAPS, "Or a vectorised function.")
         if kinks:
             raise ValueError(
                 f"kinks = {kinks} with features = {check.shown(features)}; expected them with a user function only."
             )
-        function, kinks, _ = NAMED[features]
+        function, kinks, _ = NAMED_MAPS[features]
         return FeatureMap(features, function, kinks, scale)
     check_vectorised("features", features)
     name = getattr(features, "name", None) or getattr(features, "__name__", "function")
@@ -188,9 +198,9 @@ def statistics(features, kinks=(), scale=1.0):
 
     Exact for the named maps; other functions by adaptive quadrature to 1e-12.
 
-    The theory is for **centred** inputs, x = f(U) - a. Uncentred ones have a mean vector of squared norm a^2 N: the
-    mean of a student's field then jumps by a^2 F_k, of order one, in every single step, a noise that never averages
-    out, and no closed equation in alpha = steps / N describes it. A smaller learning rate does not cure it. Source:
+    The theory is for **centred** inputs, x = f(U) - a. Uncentred inputs have a mean vector of squared norm a^2 N: the
+    mean of a student's field then jumps by a^2 F_k, of order one, in every step. This noise does not average out, and
+    no closed equation in alpha = steps / N describes it. A smaller learning rate does not remove it. Source:
     Goldt, Mezard, Krzakala and Zdeborova (2020), Phys. Rev. X 10, 041044, arXiv:1909.11500; Bae and Jeong (2024),
     arXiv:2405.00642, (12) = (S13).
 
@@ -199,7 +209,7 @@ def statistics(features, kinks=(), scale=1.0):
     features : str, callable or FeatureMap
         As in :func:`feature_map`.
     kinks : sequence of float
-        Where a user function, or its derivative, jumps: they become edges of the integration.
+        Points at which a user function, or its derivative, jumps: edges of the panels of integration.
     scale : float
         Standard deviation sigma of u; 1 for standard latents.
 
@@ -219,37 +229,38 @@ def statistics(features, kinks=(), scale=1.0):
 
 
 def _statistics(features):
-    """(a, b, c) of a feature map: closed forms where the map is named, integrals elsewhere."""
+    """(a, b, c) of a feature map: closed forms for named maps, integrals for user functions."""
     s = features.scale
     if features.named:
         c, a, slope = (x.item() for x in features.moments(np.array([[s * s]])))
         return FeatureStatistics(a, s * slope, c)  # Stein: E[z f(s z)] = s E[f'(s z)]
-    a0, size = _level(features)
+    a0, size = _offset_and_unit(features)
 
     def moments(z, f):
         f = (f - a0) / size
         return np.array([f, z * f, f * f])
 
-    mean, slope, second = (float(x) for x in gauss_average(features, moments, 10 * EPS * abs(a0) / size))
+    noise = 10 * np.finfo(float).eps * abs(a0) / size
+    mean, slope, second = (float(x) for x in gauss_average(features, moments, noise))
     a, b, variance = a0 + size * mean, size * slope, size**2 * (second - mean**2)
     c = variance + a * a if a0 else size**2 * second
-    ends = np.asarray(features.function(s * RANGE * np.array([-1.0, 1.0])), dtype=float) - a0
-    edge = float(np.max(ends**2)) * np.exp(-0.5 * RANGE**2) / np.sqrt(2 * np.pi)
-    if not edge <= PRECISION * (variance if a0 else c):
+    ends = np.asarray(features.function(s * AVERAGES.max_z * np.array([-1.0, 1.0])), dtype=float) - a0
+    edge = float(np.max(ends**2)) * np.exp(-0.5 * AVERAGES.max_z**2) / np.sqrt(2 * np.pi)
+    if not edge <= AVERAGES.rtol * (variance if a0 else c):
         raise ValueError(
             f"features = {features.name} grow too fast: E[f(u)^2] at u ~ N(0, {s:g}^2) has a density of {edge / c:.1e} "
-            f"(relative) at {RANGE:g} standard deviations, expected less than {PRECISION:g}. Try a function that grows "
-            "at most like a low power, or a smaller latent_scale."
+            f"(relative) at {AVERAGES.max_z:g} standard deviations, expected less than {AVERAGES.rtol:g}. Try a "
+            "function that grows at most like a low power, or a smaller latent_scale."
         )
-    if second - mean**2 <= 10 * PRECISION * second:
+    if second - mean**2 <= 10 * AVERAGES.rtol * second:
         raise ValueError(f"features = {features.name} is constant; expected a function that varies.")
     return FeatureStatistics(a, b, c, variance)
 
 
-def _level(features):
-    """A constant to subtract from f, and a unit: about mean and spread where the mean is larger, else 0 and 1."""
-    z, weight = trapezoid(RANGE / 500, RANGE)
-    with np.errstate(all="ignore"):  # functions that grow too fast are refused later
+def _offset_and_unit(features):
+    """A constant to subtract from f, and a unit: estimates of mean and spread if the mean is larger, else 0 and 1."""
+    z, weight = trapezoid(AVERAGES.max_z / 500, AVERAGES.max_z)
+    with np.errstate(all="ignore"):  # ``_statistics`` raises an error for functions that grow too fast
         f = np.asarray(features.function(features.scale * z), dtype=float)
         mean = weight @ f
         size = np.sqrt(weight @ (f - mean) ** 2)
@@ -257,15 +268,15 @@ def _level(features):
 
 
 def gauss_average(features, moments, noise=1e-200) -> Any:
-    """E[moments(z, f(scale z))], z ~ N(0, 1), by adaptive quadrature that is told of the kinks and of rounding in f."""
+    """E[moments(z, f(scale z))], z ~ N(0, 1), by adaptive quadrature; ``noise`` is the rounding error in f."""
     s = features.scale
-    value, trouble = adaptive(
+    value, failure_reason = adaptive(
         lambda z: moments(z, float(features.function(np.array([s * z]))[0])),
-        [k / s for k in features.kinks], RANGE, relative=PRECISION, absolute=noise,
+        [k / s for k in features.kinks], AVERAGES.max_z, relative=AVERAGES.rtol, absolute=noise,
     )  # fmt: skip
-    if trouble:
+    if failure_reason:
         raise ValueError(
-            f"the Gaussian averages of features = {features.name} do not settle: {trouble} Expected a function "
-            "with few jumps; name them in kinks=, e.g. kinks=[0.0]."
+            f"the Gaussian averages of features = {features.name} do not converge: {failure_reason} Expected a "
+            "function with few jumps; name them in kinks=, e.g. kinks=[0.0]."
         )
     return value

@@ -13,18 +13,20 @@ from ..models.spectrum import Spectrum, block_edges
 from .covariates import checked_blocks
 from .ensemble import CovariatesEnsemble
 
-NEGATIVE = 1e-9  # if the lowest eigenvalue of a joint covariance is below minus this share of the trace, it is refused
+# A joint covariance with a lowest eigenvalue below minus this, relative to its trace, is an error. Rounding is far
+# smaller; twice the value accepts twice as negative matrices.
+PSD_TOL = 1e-9
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GaussianCovariates(Model):
-    """A model with given covariances of inputs and latents; :func:`gaussian_covariates` makes it and explains them.
+    """A model with given covariances of inputs and latents; see :func:`gaussian_covariates`, which makes it.
 
     ``dataclasses.replace(model, eta=0.1)`` makes a variant with the same spectrum. :meth:`random_start` draws students
     N(0, student_scale^2) and teachers N(0, 1), entry by entry, where N is the size of Omega.
     """
 
-    Omega: Any = None  # array_like in, read-only float arrays once checked
+    Omega: Any = None  # array_like as argument, a read-only float array as attribute
     Phi: Any = None
     Psi: Any = None
 
@@ -59,14 +61,14 @@ class GaussianCovariates(Model):
         Returns
         -------
         model : GaussianCovariates
-            This one, or with a compressed spectrum.
+            This model, or the same with a compressed spectrum.
         state : State
             Exact overlaps of these weights.
 
         Raises
         ------
         ValueError
-            Shapes that do not fit; a model whose spectrum was compressed.
+            Wrong shapes; a model with a compressed spectrum.
 
         Examples
         --------
@@ -102,24 +104,24 @@ def gaussian_covariates(
     .. math:: \lambda = \frac{W x}{\sqrt N}, \quad \nu = \frac{W_* c}{\sqrt D}, \qquad
               \Omega = E[x x^T], \quad \Phi = E[x c^T], \quad \Psi = E[c c^T]
 
-    Student, teacher and SGD are those of :func:`overlaps.committee_machine`; only the fields differ. Where they are
-    Gaussian, the three matrices are all that the dynamics knows of inputs and latents: features of any generator, any
-    data set (:func:`overlaps.manifold.covariates.from_data`), the hidden manifold (which calls the same code).
+    Student, teacher and SGD are those of :func:`overlaps.committee_machine`; only the fields differ. If the fields are
+    Gaussian, the dynamics depends on inputs and latents only through the three matrices: features of any generator, any
+    data set (:func:`overlaps.manifold.covariates.from_data`), the hidden manifold (which uses the same code).
 
-    The overlaps are exact. The dynamics is exact for jointly Gaussian (x, c) and N -> infinity; what in nu is not
-    linear in x enters through T alone. For other inputs it is *heuristic* (Gaussian equivalence), and fails by tens of
-    percent on images: ``simulate(..., samples=)`` measures the true error beside it. Source: Goldt, Loureiro, Reeves,
+    The overlaps are exact. The dynamics is exact for jointly Gaussian (x, c) and N -> infinity; the terms of nu that
+    are not linear in x enter through T alone. For other inputs it is *heuristic* (Gaussian equivalence) and has errors
+    of tens of percent on images: ``simulate(..., samples=)`` measures the true error. Source: Goldt, Loureiro, Reeves,
     Krzakala, Mezard and Zdeborova (2022), arXiv:2006.14709, for generators; Loureiro et al. (2021), arXiv:2102.08127,
     for the Gaussian covariate model; Goldt, Mezard, Krzakala and Zdeborova (2020), arXiv:1909.11500, for the dynamics.
 
     Parameters
     ----------
     Omega : array_like, shape (N, N)
-        Covariance of the inputs, which are centred. Eigenvalues below 1e-12 of the largest count as zero.
+        Covariance of the centred inputs. Eigenvalues below 1e-12 of the largest count as zero.
     Phi : array_like, shape (N, D)
         Covariance of inputs and latents.
     Psi : array_like, shape (D, D)
-        Covariance of the latents. Where x = c, all three are equal and the model is a committee machine.
+        Covariance of the latents. If x = c, all three are equal and the model is a committee machine.
     K, M : int
         Numbers of student and teacher units.
     eta : float
@@ -131,15 +133,15 @@ def gaussian_covariates(
     Returns
     -------
     model : GaussianCovariates
-        A Model, for ``solve``, ``simulate``, ``compress`` and all others.
+        A Model for all functions that take models.
     start : callable
-        ``start(W=, W_star=, v=None, nodes=None)`` is the pair (model, state) of explicit weights, for ``solve``;
+        ``start(W=, W_star=, v=None, nodes=None)`` returns the pair (model, state) of explicit weights, for ``solve``;
         :meth:`GaussianCovariates.start`.
 
     Raises
     ------
     ValueError
-        Shapes that do not fit, matrices that are not symmetric, a joint covariance that is not positive semi-definite.
+        Wrong shapes, matrices that are not symmetric, a joint covariance that is not positive semi-definite.
 
     Examples
     --------
@@ -152,7 +154,7 @@ def gaussian_covariates(
     for name in ("spectrum", "drift"):
         if name in learning:
             raise check.refused(
-                name, learning[name], "none: the inputs are those of Omega, and the teacher stays on its latents."
+                name, learning[name], "none: Omega is the covariance of the inputs, and the teacher does not drift."
             )
     network = committee_machine(K, M, eta=eta, **learning)
     Omega, Phi, Psi = checked_blocks(Omega, Phi, Psi)
@@ -165,12 +167,12 @@ def gaussian_covariates(
 
 
 def _check_joint(Omega, Phi, Psi):
-    """Refuse what is no covariance of anything."""
+    """Raise an error if the joint matrix is no covariance."""
     check.symmetric("Omega", Omega)
     check.symmetric("Psi", Psi)
     joint = np.block([[Omega, Phi], [Phi.T, Psi]])
     lowest = np.linalg.eigvalsh(joint)[0]
-    if lowest < -NEGATIVE * np.trace(joint):
+    if lowest < -PSD_TOL * np.trace(joint):
         raise ValueError(
             f"[[Omega, Phi], [Phi^T, Psi]] is not positive semi-definite: its lowest eigenvalue is {lowest:.3g}. The "
             "three are covariances of one pair (x, c); expected them from the same samples (covariates.from_data)."
@@ -180,15 +182,15 @@ def _check_joint(Omega, Phi, Psi):
 def drawn_weights(model, N, rng, student_scale=1.0):
     """Students W (K, N) of N(0, student_scale^2) and teachers W_star (M, D) of N(0, 1)."""
     scale = check.number("student_scale", student_scale, least=0)
-    model.spectrum.block_sizes(N)  # refuses another N
+    model.spectrum.block_sizes(N)  # raises an error for another N than the size of Omega
     return scale * rng.standard_normal((model.K, N)), rng.standard_normal((model.M, model.Phi.shape[1]))
 
 
 def on_modes(s, U, rest, W, visible):
-    """Blocks (s, p, q, r, tau) of students W (K, N) and of teachers that inputs see as weights ``seen`` (M, N).
+    """Blocks (s, p, q, r, tau) of students W (K, N) and of teachers with weights ``visible`` (M, N) on the inputs.
 
-    ``seen`` is sqrt(N / D) W* Phi^T. Columns of U (N, n) are eigenvectors of the input covariance with eigenvalues s
-    (n,), all other directions have the eigenvalue ``rest`` and show nothing of the teachers. Equal eigenvalues are
+    ``visible`` is sqrt(N / D) W* Phi^T. Columns of U (N, n) are eigenvectors of the input covariance with eigenvalues s
+    (n,); all other directions have the eigenvalue ``rest`` and no overlap with the teachers. Equal eigenvalues are
     merged.
     """
     N = W.shape[1]
@@ -196,13 +198,13 @@ def on_modes(s, U, rest, W, visible):
     q, r, tau = _outer(students, students), _outer(students, teachers), _outer(teachers, teachers)
     p = np.full(len(s), 1 / N)
     if len(s) < N:
-        unseen = W / np.sqrt(N) - students @ U.T
+        other = W / np.sqrt(N) - students @ U.T
         s, p = np.append(s, rest), np.append(p, 1 - len(s) / N)
-        q = np.concatenate([q, [unseen @ unseen.T]])
-        r, tau = (np.concatenate([part, np.zeros((1, *part.shape[1:]))]) for part in (r, tau))
+        q = np.concatenate([q, [other @ other.T]])
+        r, tau = (np.concatenate([x, np.zeros((1, *x.shape[1:]))]) for x in (r, tau))
     order = np.argsort(-s, kind="stable")
     edges = block_edges(s[order])
-    q, r, tau = (np.add.reduceat(part[order], edges, axis=0) for part in (q, r, tau))
+    q, r, tau = (np.add.reduceat(x[order], edges, axis=0) for x in (q, r, tau))
     n, s = np.add.reduceat(p[order], edges), np.add.reduceat((p * s)[order], edges)
     return s / n, n / n.sum(), q, r, tau
 

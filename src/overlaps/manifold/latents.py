@@ -1,6 +1,7 @@
 """Latent variables of the hidden manifold: standard Gaussian, and mixtures that are almost or not at all Gaussian.
 
-A sampler is any callable ``(rng, n, D) -> array (n, D)``; those below are records, so they print, compare and pickle.
+A sampler is any callable ``(rng, n, D) -> array (n, D)``; those below can be printed, compared,
+pickled.
 """
 
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ class Mixture(Immutable):
 
 
 def gaussian(scale: float = 1.0) -> Any:
-    """Independent Gaussian latents, c ~ N(0, scale^2 I): the law that the theory is exact for.
+    """Independent Gaussian latents, c ~ N(0, scale^2 I), for which the theory is exact.
 
     Parameters
     ----------
@@ -107,14 +108,14 @@ def mixture(
     in their covariance and the fields stay mixtures; "shared" follows the theory only when standardised by "sample",
     which removes the common shift from each vector.
 
-    The overlaps and ``eps_g`` that :func:`overlaps.simulate` records hold for Gaussian latents, whatever the law;
-    ``test_error`` is measured on the law itself. Source: Goldt et al. (2020), arXiv:1909.11500, for the model; Bae and
-    Jeong (2024), arXiv:2405.00642, (17), (19).
+    For any law of the latents, :func:`overlaps.simulate` records the overlaps and ``eps_g`` of Gaussian latents;
+    ``test_error`` is measured on samples of the law. Source: Goldt et al. (2020), arXiv:1909.11500, for the model; Bae
+    and Jeong (2024), arXiv:2405.00642, (17), (19).
 
     Parameters
     ----------
     kind : {"elementwise", "shared", "shared_vector"}
-        Who shares a component.
+        Which coordinates have the same component.
     means : array_like, shape (m,) or (m, D)
         Component means; :func:`uniform_means` draws them.
     weights : array_like, shape (m,), optional
@@ -149,16 +150,16 @@ def mixture(
 
 
 def paper(means: ArrayLike, *, weights: ArrayLike | None = None, standardised: bool = True) -> "Mixture":
-    """Reading of the published mixture study that shows its claims together: "shared", standardised by "sample".
+    """The sampler that reproduces all claims of the published mixture study: "shared", standardised by "sample".
 
-    The source does not say which sampler it uses; "elementwise" is the better test of universality.
+    The source does not specify its sampler; "elementwise" is the better test of universality.
 
     Parameters
     ----------
     means, weights : array_like, shape (m,)
         As in :func:`mixture`.
     standardised : bool
-        False leaves the mixture as it is.
+        False for the mixture without standardisation.
 
     Examples
     --------
@@ -194,8 +195,9 @@ def kl_divergence(
 
     .. math:: \mathrm{KL} = E\Big[\log \sum_k p_k \exp(\mu_k \cdot c - |\mu_k|^2/2)\Big]
 
-    which is D times the divergence of one coordinate if each draws its own component ("elementwise"), and of one
-    coordinate with means sqrt(D) mu if they share it ("shared"). Exact, by quadrature to about 12 digits.
+    If each coordinate has its own component ("elementwise") this is D times the divergence of one coordinate; if all
+    have one component ("shared") it is the divergence of one coordinate with means sqrt(D) mu. Exact, by quadrature to
+    about 12 digits.
 
     Parameters
     ----------
@@ -237,7 +239,7 @@ def kl_monte_carlo(
     .. math:: \mathrm{KL} = \sum_k p_k \Big( \frac{|\mu_k|^2}{2} + E_z\Big[\log \sum_j p_j
               e^{-|\mu_j - \mu_k|^2/2 + (\mu_j - \mu_k) \cdot z}\Big] \Big), \qquad z \sim N(0, I)
 
-    Unbiased. Only projections onto the span of the means enter, so D costs nothing.
+    Unbiased. Only projections onto the span of the means enter, so the cost does not depend on D.
 
     Parameters
     ----------
@@ -253,8 +255,8 @@ def kl_monte_carlo(
     Returns
     -------
     value, error : float
-        The estimate and its standard error. For separated clusters the logarithm is log p_k but for
-        exp(-separation^2 / 8): the result is then ``sum_k p_k |mu_k|^2 / 2 - H(p)`` without noise.
+        The estimate and its standard error. For separated clusters the logarithm is log p_k up to
+        exp(-separation^2 / 8), so the result is ``sum_k p_k |mu_k|^2 / 2 - H(p)`` without noise.
 
     Raises
     ------
@@ -274,21 +276,22 @@ def kl_monte_carlo(
     gaps = np.linalg.qr(means.T)[1].T  # the means in coordinates of their span: same lengths and angles
     value = variance = 0.0
     for mu, p in zip(gaps, weights, strict=True):
-        away = gaps - mu
+        shifts = gaps - mu
         z = rng.standard_normal((samples, gaps.shape[1]))
-        log_ratio = logsumexp(z @ away.T - np.sum(away**2, axis=1) / 2, axis=1, b=weights)
+        log_ratio = logsumexp(z @ shifts.T - np.sum(shifts**2, axis=1) / 2, axis=1, b=weights)
         value += p * (np.sum(mu**2) / 2 + log_ratio.mean())
         variance += p**2 * log_ratio.var(ddof=1) / samples
     return float(value), float(np.sqrt(variance))
 
 
 def _kl_line(means, weights):
-    """The same in one dimension, by quadrature around every component."""
-    # log-sum-exp bends within 1/|mu_j - mu_k|; a bend that matters lies within 9 of mu_k, so a step of 1/64 resolves it
+    """KL divergence from N(0, 1) in one dimension, by quadrature around every component."""
+    # The second derivative of log-sum-exp is concentrated within 1/|mu_j - mu_k|. It matters only within 9 of mu_k, so
+    # a step of 1/64 resolves it.
     z, p = midpoint(64 * 18)
     means, weights = means[weights > 0], weights[weights > 0]
-    away = means - means[:, None]
-    exponent = away[:, None, :] * z[:, None] - away[:, None, :] ** 2 / 2
+    shifts = means - means[:, None]
+    exponent = shifts[:, None, :] * z[:, None] - shifts[:, None, :] ** 2 / 2
     log_ratio = np.log(np.exp(exponent) @ weights)  # the exponent is at most z^2 / 2, and 0 for the component itself
     return float(weights @ (means**2 / 2 + log_ratio @ p))
 

@@ -1,4 +1,4 @@
-"""The Marchenko-Pastur law as a few Gauss nodes: spectrum of random feature matrices in the limit of large sizes."""
+"""Gauss quadrature of the Marchenko-Pastur law, the spectrum of random feature matrices in the limit of large sizes."""
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
@@ -9,13 +9,13 @@ __all__ = ["feature_eigenvalues", "mp_gauss"]
 
 
 def mp_gauss(y, nodes):
-    r"""Gauss rule of the Marchenko-Pastur law with mean one.
+    r"""Gauss quadrature of the Marchenko-Pastur law with mean one.
 
     .. math:: \rho(x) = \frac{\sqrt{(x_+ - x)(x - x_-)}}{2\pi y x}, \quad x_\pm = (1 \pm \sqrt y)^2, \qquad
               \sum_i w_i f(x_i) = \int \rho(x) f(x)\, dx
 
     Its recurrence coefficients are constant: the nodes are the eigenvalues of the tridiagonal matrix with diagonal (1,
-    1 + y, 1 + y, ...) and sqrt(y) beside it, the weights the squared first components of the eigenvectors. Exact for
+    1 + y, 1 + y, ...) and off-diagonal sqrt(y), the weights the squared first components of the eigenvectors. Exact for
     polynomials of degree up to 2 n - 1. Source: Marchenko and Pastur (1967), Math. USSR Sb. 1, 457; Golub and Welsch
     (1969), Math. Comp. 23, 221.
 
@@ -55,8 +55,8 @@ def mp_gauss(y, nodes):
 def feature_eigenvalues(ratio, nodes):
     r"""Gauss nodes of the eigenvalues of F F^T / D, for a feature matrix F (N, D) of independent entries.
 
-    Below ratio one, N - D eigenvalues are zero: an atom that comes first. Exact for N -> infinity at fixed D / N, up to
-    the Gauss rule.
+    For a ratio below one, N - D eigenvalues are zero: an atom, the first node. Exact for N -> infinity at fixed D / N,
+    up to the error of the quadrature.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from math import factorial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.polynomial import hermite_e
@@ -16,9 +16,21 @@ from .gaussian_covariates import on_modes
 
 __all__ = ["normalise_feature_rows", "realise", "second_moments"]
 
-UNIT_ROWS = 1e-6  # rows of F whose squared length differs by more of D are not normalised, and refused
-HERMITE = 60  # terms of the covariance of user features, a power series in the correlation of their arguments
-HERMITE_ERROR = 1e-10  # a larger remainder of that series is refused
+
+class MomentOptions(NamedTuple):
+    """Tunable numbers of the second moments of the inputs."""
+
+    # Deviation of the squared length of a row of F from D, relative to D, above which the row is not normalised: an
+    # error. The moments have errors of this size, so twice the value means twice the error.
+    row_tol: float = 1e-6
+    # Terms of the covariance of user features, a power series in the correlation of their arguments. Twice as many
+    # allow stronger correlations, in twice the time.
+    hermite_terms: int = 60
+    # Remainder of that series above which the covariance is not computed: an error. It bounds the error of the result.
+    hermite_tol: float = 1e-10
+
+
+MOMENTS = MomentOptions()
 
 
 def normalise_feature_rows(F):
@@ -67,7 +79,7 @@ def second_moments(features, F, moments="ge", latent_scale=None):
     Raises
     ------
     ValueError
-        Rows that are not normalised where they must be; correlations too strong for the series of a user function.
+        Rows that are not normalised but must be; correlations too strong for the series of a user function.
 
     Examples
     --------
@@ -97,7 +109,7 @@ def second_moments(features, F, moments="ge", latent_scale=None):
 
 
 def checked_features(model, F, normalise_rows, N="N"):
-    """Features (N, D) of a shape that fits the model, with normalised rows where they are asked for."""
+    """Features (N, D) with the shape checked against the model; with normalised rows if ``normalise_rows``."""
     F = check.array("F", F, (N, "D"))
     N, D = F.shape
     if abs(D - model.ratio * N) >= 1:
@@ -109,20 +121,20 @@ def checked_features(model, F, normalise_rows, N="N"):
 
 
 def checked_weights(model, W, W_star, F, normalise_rows=True):
-    """Students, teachers and features of shapes that fit each other and the model."""
+    """Students, teachers and features with shapes checked against each other and the model."""
     N, D = check.array("F", F, ("N", "D")).shape
     W, W_star = check.array("W", W, (model.K, N)), check.array("W_star", W_star, (model.M, D))
     return W, W_star, checked_features(model, F, normalise_rows)
 
 
 def input_means(features, F):
-    """Means of the inputs f(U) before they are centred, for rows of F (N, D) of any length that is legal: (N,)."""
-    # relu and |u| are the only named maps with a mean, and homogeneous; all others see rows of length sqrt(D)
+    """Means (N,) of the inputs f(U) before centring; rows of F (N, D) may have any length for named maps."""
+    # relu and |u| are the only named maps with a mean, and they are homogeneous; user maps have rows of length sqrt(D)
     return features.a * (np.sqrt(np.mean(np.square(F), axis=1)) if features.named else np.ones(len(F)))
 
 
 def _linear_part(features, F):
-    """E[x c^T] of normalised rows, by either moments."""
+    """E[x c^T] for normalised rows, the same for both kinds of moments."""
     return features.scale * features.b * F / np.sqrt(F.shape[1])
 
 
@@ -130,11 +142,11 @@ def _by_equivalence(features, F, moments):
     """Whether ``moments`` are those of the Gaussian equivalence, after checking that they apply to F."""
     check.choice("moments", moments, ("ge", "exact"), "'ge' is the Gaussian equivalence.")
     if features.zeta == 0:
-        return True  # linear maps need no equivalence, and no normalised rows
+        return True  # exact for linear maps, with rows of any length
     if moments == "ge" or not features.named:
         squares = np.mean(np.square(F), axis=1)
         worst = np.argmax(np.abs(squares - 1))
-        if abs(squares[worst] - 1) > UNIT_ROWS:
+        if abs(squares[worst] - 1) > MOMENTS.row_tol:
             raise ValueError(
                 f"row {worst} of F has squared length {squares[worst]:.6g} D; expected rows normalised to D, which "
                 "the Gaussian equivalence assumes. Use normalise_rows=True, or moments='exact' with a named feature "
@@ -144,17 +156,17 @@ def _by_equivalence(features, F, moments):
 
 
 def _hermite_series(features, G):
-    """Covariance sum_k f_k^2 rho^k of any function, f_k its Hermite coefficients (Mehler), and E[f']; unit rows."""
-    d = np.sqrt(np.diag(G))
-    norm = np.sqrt([float(factorial(k)) for k in range(1, HERMITE + 1)])
-    f_k = gauss_average(features, lambda z, f: f * hermite_e.hermevander(z, HERMITE)[..., 1:].ravel() / norm)
+    """Covariance sum_k f_k^2 rho^k (Mehler), f_k the Hermite coefficients of f, and E[f']; rows have unit variance."""
+    d, terms = np.sqrt(np.diag(G)), MOMENTS.hermite_terms
+    norm = np.sqrt([float(factorial(k)) for k in range(1, terms + 1)])
+    f_k = gauss_average(features, lambda z, f: f * hermite_e.hermevander(z, terms)[..., 1:].ravel() / norm)
     variance = features.c - features.a**2
     off = np.clip(G / np.outer(d, d), -1.0, 1.0)  # correlations of different pre-activations
     np.fill_diagonal(off, 0.0)
-    remainder = max(variance - f_k @ f_k, 0.0) * np.max(np.abs(off), initial=0.0) ** (HERMITE + 1)
-    if remainder > HERMITE_ERROR:
+    remainder = max(variance - f_k @ f_k, 0.0) * np.max(np.abs(off), initial=0.0) ** (terms + 1)
+    if remainder > MOMENTS.hermite_tol:
         raise ValueError(
-            f"two rows of F are so alike (correlation {np.max(np.abs(off)):.4g}) that {HERMITE} Hermite terms of "
+            f"two rows of F are so alike (correlation {np.max(np.abs(off)):.4g}) that {terms} Hermite terms of "
             f"features = {features.name} leave {remainder:.1e} of their covariance; use moments='ge' or another F."
         )
     Omega = off * np.polynomial.polynomial.polyval(off, f_k**2)
@@ -166,15 +178,15 @@ def realise(
     model: Any, *, W: ArrayLike, W_star: ArrayLike, F: ArrayLike, moments: str = "ge", normalise_rows: bool = True,
     nodes: int | None = None, v: ArrayLike | None = None,
 ) -> tuple[Any, State]:  # fmt: skip
-    r"""Model and state of explicit weights, teachers and features: what a single run is compared with.
+    r"""Model and state of explicit weights, teachers and features, for a comparison with a single run.
 
     With the eigenvectors :math:`U_l` of the input covariance :math:`\Omega`, :math:`\Phi = E[x c^T]`,
 
     .. math:: q^l = a_l a_l^T, \quad r^l = a_l h_l^T, \quad \tau^l = h_l h_l^T, \qquad
               a_l = W U_l/\sqrt N, \quad h_l = W_* \Phi^T U_l/\sqrt D
 
-    and equal eigenvalues merged, as the N - D of the directions that no latent reaches. Exact overlaps. The inputs
-    are taken as Gaussian with these second moments, *asymptotic* in D.
+    and equal eigenvalues are merged, e.g. the N - D eigenvalues of directions without latents. The overlaps are exact.
+    The theory has Gaussian inputs with these second moments, which is *asymptotic* in D.
 
     Parameters
     ----------
@@ -187,7 +199,7 @@ def realise(
     moments : {"ge", "exact"}
         Second moments of the inputs, see :func:`overlaps.manifold.realisation.second_moments`.
     normalise_rows : bool
-        Scale the rows of F to squared length D first, as the theory assumes (and the simulation must do).
+        Scale the rows of F to squared length D first, as in the theory (the simulation must do the same).
     nodes : int, optional
         Compress the spectrum to this many eigenvalues by :func:`overlaps.compress`; 60 leave an error of 1e-8 for
         K = M = 2 and alpha <= 100.
@@ -197,14 +209,14 @@ def realise(
     Returns
     -------
     model : HiddenManifold
-        The same with the spectrum and ratio of this realisation.
+        The same model with the spectrum and ratio of this realisation.
     state : State
         The overlaps of the weights.
 
     Raises
     ------
     ValueError
-        Shapes that do not fit together or to the model, rows of F that are not normalised where they must be.
+        Shapes that do not agree with each other or with the model, rows of F that are not normalised but must be.
 
     Examples
     --------
@@ -238,4 +250,4 @@ def _eigenmodes(features, F, moments):
         return features.zeta + features.b**2 * mu[with_variance], U, _linear_part(features, F), features.zeta
     Omega, Phi = second_moments(features, F, moments)
     s, U = np.linalg.eigh(Omega)
-    return np.where(s > MERGE * s[-1], s, 0.0), U, Phi, 0.0  # eigh cannot tell smaller ones from zero
+    return np.where(s > MERGE * s[-1], s, 0.0), U, Phi, 0.0  # smaller ones are rounding errors of eigh

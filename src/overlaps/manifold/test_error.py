@@ -1,11 +1,25 @@
-"""Fresh samples judge runs on latents: whether the closed forms hold, and the true error."""
+"""Tests of runs with a teacher on latents, on fresh samples: the moments of the fields, and the true error."""
+
+from typing import NamedTuple
 
 import numpy as np
 
 from .._base import check, warn
 from .realisation import input_means
 
-SIGMAS, SHARE, EXCESS = 5, 0.05, 0.1  # warn of moments above 5 standard errors and 5 %, of errors above 10 %
+
+class WarningThresholds(NamedTuple):
+    """Deviations above which runs on non-Gaussian samples warn."""
+
+    # Standard errors: with 5 a deviation is chance once in 10^6 numbers, with half as many once in 80.
+    sigmas: float = 5
+    # Relative deviation of a moment of the fields; empirical. eps_g changes by about as much.
+    moment_fraction: float = 0.05
+    # Difference between test_error and eps_g relative to test_error; empirical.
+    error_fraction: float = 0.1
+
+
+WARNINGS = WarningThresholds()
 
 
 def feature_samples(model, weights, latents, center=True, dtype="float64"):
@@ -25,7 +39,7 @@ def feature_samples(model, weights, latents, center=True, dtype="float64"):
 
 
 def paired_samples(sampler, weights, dtype="float64"):
-    """The same where inputs and latents come from one sampler (rng, n) -> (X, C)."""
+    """Sampler like that of ``feature_samples``, from a sampler (rng, n) -> (X, C) of inputs and latents."""
     N, D = weights.W.shape[1], weights.W_star.shape[1]
     W_star = weights.W_star / np.sqrt(D)
 
@@ -34,19 +48,19 @@ def paired_samples(sampler, weights, dtype="float64"):
         if not isinstance(both, tuple) or len(both) != 2:
             raise ValueError(f"samples(rng, {n}) gave {check.shown(both)}; expected a pair (X, C) of arrays.")
         named = zip("XC", both, (N, D), strict=True)
-        X, C = (_numbers(f"{name} of samples(rng, {n})", part, (n, width)) for name, part, width in named)
+        X, C = (_checked(f"{name} of samples(rng, {n})", x, (n, width)) for name, x, width in named)
         return X.astype(dtype, copy=False), C @ W_star.T
 
     return draw
 
 
 def drawn(latents, rng, n, D):
-    """Latents (n, D) in double precision, so that a seed gives one stream in either precision of the inputs."""
-    return _numbers(f"latents(rng, {n}, {D})", latents(rng, n, D), (n, D)).astype(float, copy=False)
+    """Latents (n, D) in double precision, so that a seed gives the same latents in both precisions of the inputs."""
+    return _checked(f"latents(rng, {n}, {D})", latents(rng, n, D), (n, D)).astype(float, copy=False)
 
 
-def _numbers(name, values, shape):
-    """The array that a user's sampler gave."""
+def _checked(name, values, shape):
+    """The array from a user's sampler, with checked shape, type and values."""
     values = np.asarray(values)
     if values.shape != shape or values.dtype.kind not in "biuf":
         raise ValueError(f"{name} has shape {values.shape}, type {values.dtype}; expected numbers {shape}.")
@@ -56,7 +70,7 @@ def _numbers(name, values, shape):
 
 
 def in_chunks(draw, rng, n, chunk):
-    """All of n samples in blocks of one size: a law that counts its calls sees none it does not know."""
+    """Samples, n in all, in chunks of equal size, so that all calls of the sampler have the same arguments."""
     for done in range(0, n, chunk):
         X, nu = draw(rng, chunk)
         yield X[: n - done], nu[: n - done]
@@ -65,11 +79,11 @@ def in_chunks(draw, rng, n, chunk):
 def sample_error(model, draw, W, v, n, chunk, rng):
     """Mean of Delta^2 / 2 over n fresh samples, without label noise, and its standard error, both (records,).
 
-    Students W (records, K, N) and v (records, K); all records see the same samples.
+    Students W (records, K, N) and v (records, K); the samples are the same for all records.
     """
     total = squares = 0.0
     flat = W.reshape(-1, W.shape[-1]).T / np.sqrt(W.shape[-1])
-    with np.errstate(over="ignore", invalid="ignore"):  # a run that diverged has no error
+    with np.errstate(over="ignore", invalid="ignore"):  # the error of a run that diverged is nan
         for X, nu in in_chunks(draw, rng, n, chunk):
             g = model.activation.g(X @ flat).reshape(len(X), *v.shape)
             delta = np.einsum("irk,rk->ir", g, v) - (model.teacher_activation.g(nu) @ model.v_star)[:, None]
@@ -82,36 +96,35 @@ def sample_error(model, draw, W, v, n, chunk, rng):
 def field_deviation(draw, W, S, n, chunk, rng):
     """Largest relative deviation of the first two moments of the fields (lambda, nu) from N(0, S) on n fresh samples.
 
-    Means are squared; zero where no deviation exceeds 5 standard errors and 5 %.
+    Means are squared; zero if no deviation exceeds 5 standard errors and 5 %.
     """
-    # test: tests/manifold/test_test_error.py::test_mixtures_that_do_not_are_named_with_both_errors
-    blocks = [np.concatenate([X @ W.T / np.sqrt(W.shape[1]), nu], axis=1) for X, nu in in_chunks(draw, rng, n, chunk)]
+    fields = [np.concatenate([X @ W.T / np.sqrt(W.shape[1]), nu], axis=1) for X, nu in in_chunks(draw, rng, n, chunk)]
     size = np.sqrt(np.diag(S))
     size[size == 0] = 1.0
-    z = np.concatenate(blocks) / size
+    z = np.concatenate(fields) / size
     products = z[:, :, None] * z[:, None]
     first, second = z.mean(axis=0), products.mean(axis=0) - S / np.outer(size, size)
     moments = [(first, z, first**2), (second, products, np.abs(second))]
-    significant = [d[np.abs(x) > SIGMAS * sample.std(axis=0) / np.sqrt(n)] for x, sample, d in moments]
+    significant = [d[np.abs(x) > WARNINGS.sigmas * sample.std(axis=0) / np.sqrt(n)] for x, sample, d in moments]
     worst = max(np.max(d, initial=0.0) for d in significant)
-    return float(worst) if worst > SHARE else 0.0
+    return float(worst) if worst > WARNINGS.moment_fraction else 0.0
 
 
 def warn_of_moments(deviation, law):
-    """Warn where the fields do not have the moments that Q, R, T and eps_g stand for."""
+    """Warn if the fields do not have the moments on which Q, R, T and eps_g are based."""
     if deviation:
         warn(
             f"{law} give the fields moments other than those of the model, by up to {100 * deviation:.0f} %: Q, R, T "
-            "and eps_g are those of the model's Gaussian fields and do not describe what is learned. Use test_error."
+            "and eps_g are those of the model's Gaussian fields and do not describe these runs. Use test_error."
             + check.see("hidden_manifold", "Mixtures in place of Gaussian latents")
         )
 
 
 def warn_of_errors(alpha, eps_g, error, se):
-    """Warn where eps_g (runs, n) of Gaussian fields is not the error (runs, n) on fresh samples at the end."""
+    """Warn if at the end eps_g (runs, n) of Gaussian fields differs from the error (runs, n) on fresh samples."""
     gap, scatter = np.mean(error[:, -1] - eps_g[:, -1]), np.sqrt(np.mean(se[:, -1] ** 2) / len(se))
     theory, measured = np.mean(eps_g[:, -1]), np.mean(error[:, -1])
-    if abs(gap) > SIGMAS * scatter and abs(gap) > EXCESS * measured:
+    if abs(gap) > WARNINGS.sigmas * scatter and abs(gap) > WARNINGS.error_fraction * measured:
         warn(
             f"at alpha = {alpha[-1]:g} the error on fresh samples is test_error = {measured:.3g} +- {scatter:.1g}, but "
             f"eps_g = {theory:.3g}, that of the model's Gaussian fields with these overlaps: these samples (or "

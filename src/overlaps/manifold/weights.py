@@ -18,7 +18,7 @@ def random_weights(model, *, N, rng, student_scale=1.0, F=None):
     Parameters
     ----------
     model : HiddenManifold
-        Gives K, M and D = ratio N.
+        Defines K, M and D = ratio N.
     N : int
         Input dimension.
     rng : int or numpy.random.Generator
@@ -26,17 +26,17 @@ def random_weights(model, *, N, rng, student_scale=1.0, F=None):
     student_scale : float
         Standard deviation of the students' weights, >= 0.
     F : ndarray, shape (N, D), optional
-        Features with normalised rows, to be shared; drawn by default.
+        Features with normalised rows that several runs share; drawn by default.
 
     Returns
     -------
     Weights
-        ``model.realisation(**weights._asdict())`` are its overlaps, ``simulate(..., weights=weights)`` its runs.
+        For ``model.realisation(**weights._asdict())`` (its overlaps) and ``simulate(..., weights=weights)`` (its runs).
 
     Raises
     ------
     ValueError
-        ratio N is not an integer; the message names the nearest N for which it is.
+        ratio N is not an integer; the message has the nearest N for which it is.
 
     Examples
     --------
@@ -75,8 +75,8 @@ def given_weights(model, N, weights, runs, normalise_rows=True):
             raise ValueError(
                 f"weights has {len(weights)} tuples ({', '.join(names)}); expected one, or runs = {runs} of them."
             )
-        known: dict = {}  # runs that are given one F keep one
-        tuples = [_checked_weights(model, N, w, normalise_rows, known) for w in weights]
+        checked: dict = {}  # by id, so that runs with the same array F share its normalised copy
+        tuples = [_checked_weights(model, N, w, normalise_rows, checked) for w in weights]
         if len(names) == 3 and len({w.F.shape for w in tuples}) > 1:
             raise ValueError(f"the F in weights differ in shape: {[w.F.shape for w in tuples]}; expected one D.")
         return tuples
@@ -85,19 +85,19 @@ def given_weights(model, N, weights, runs, normalise_rows=True):
     return [_checked_weights(model, N, weights, normalise_rows, {})] * runs
 
 
-def _checked_weights(model, N, weights, normalise_rows, known):
-    """The arrays of one run, with shapes that fit the model and each other."""
+def _checked_weights(model, N, weights, normalise_rows, checked):
+    """The arrays of one run, with shapes checked against the model and each other."""
     W = check.array("W", weights[0], (model.K, N))
     if len(weights) == 2:
         return Weights(W, check.array("W_star", weights[1], (model.M, model.Phi.shape[1])))
-    if id(weights[2]) not in known:
-        known[id(weights[2])] = checked_features(model, weights[2], normalise_rows, N)
-    F = known[id(weights[2])]
+    if id(weights[2]) not in checked:
+        checked[id(weights[2])] = checked_features(model, weights[2], normalise_rows, N)
+    F = checked[id(weights[2])]
     return Weights(W, check.array("W_star", weights[1], (model.M, F.shape[1]), f"F has shape {F.shape}."), F)
 
 
 def check_inputs(model, D, latents, center, chunk):
-    """Refuse, before any run, what would end one."""
+    """Check the options of the inputs before any run."""
     check.count("chunk", chunk)
     if not callable(latents):
         raise check.refused("latents", latents, "a callable (rng, n, D) such as overlaps.latents.gaussian().")
@@ -106,6 +106,6 @@ def check_inputs(model, D, latents, center, chunk):
         warn(
             f"center=False with features = {model.features}, whose mean is a = {model.features.a:.3g}: the inputs have "
             "a mean vector of squared norm a^2 N, so the mean of every student's field jumps by O(1) in each step. "
-            "That noise never averages out, and no equation in alpha describes the run. Expected center=True."
+            "This noise does not average out, and no equation in alpha describes the run. Expected center=True."
             + check.see("hidden_manifold", "Simulation")
         )

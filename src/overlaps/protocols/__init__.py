@@ -1,8 +1,8 @@
-"""Which change of the learning rate is best: exact gradients of an error by the schedule, and a search along them.
+"""Optimal schedules of the learning rate: exact gradients of an error by the schedule, and a search along them.
 
-``_adjoint`` integrates the flow on a fixed grid and the discrete adjoint of the same steps backwards; ``control`` binds
-it to a model, a start and knots; ``optimal`` searches, ``shares``
-does both for shares of mixed tasks. Schedules themselves live with the models.
+``_adjoint`` integrates the flow on a fixed grid and the discrete adjoint of the same steps backwards, ``control``
+applies it to a model, a start and knots, ``optimal`` searches, ``shares`` does the same for the shares of mixed tasks.
+The class ``Schedule`` is in ``models``.
 """
 
 from .control import schedule_gradient

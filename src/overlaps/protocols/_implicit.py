@@ -1,11 +1,11 @@
-"""Linear students of any spectrum under a piecewise-linear factor u, by implicit steps, and the adjoint of these steps.
+"""Linear students on any spectrum under a piecewise-linear factor u: implicit steps, and the adjoint of these steps.
 
 With the overlaps m_l of the difference between student and teacher, eta times the squared norm of v, and noise s2,
 
     dm_l = -2 u eta s_l m_l + (u eta)^2 s_l p_l (sum_k s_k m_k + s2) / b,        eps_g = sum_l s_l m_l / 2,
 
-a Jacobian diagonal plus rank one.  Each step of the L-stable SDIRK2, gamma = 1 - 1/sqrt 2, is two Sherman-Morrison
-solves, O(L), whatever the ratio of the eigenvalues; its adjoint is two transposed ones.
+whose Jacobian is diagonal plus rank one.  Each step of the L-stable SDIRK2, gamma = 1 - 1/sqrt 2, is two
+Sherman-Morrison solves, O(L), for any ratio of the eigenvalues; its adjoint is two transposed solves.
 """
 
 import math
@@ -16,18 +16,18 @@ from .._base.jit import jit
 from ..flow import copy
 
 GAMMA = 1 - 1 / math.sqrt(2)
-AHEAD = (1 - GAMMA) / GAMMA  # the second stage starts from (1 - AHEAD) m + AHEAD Y_1
+STAGE_WEIGHT = (1 - GAMMA) / GAMMA  # the second stage starts from (1 - STAGE_WEIGHT) m + STAGE_WEIGHT Y_1
 
 
 @jit
-def solve(s, p, rate, second, h, back, x, scratch):
-    """Solve (1 - GAMMA h J) y = x in place, or with the transpose of J if ``back``; second = (u eta)^2 / b."""
+def solve(s, p, rate, second, h, transposed, x, scratch):
+    """Solve (1 - GAMMA h J) y = x in place, or with the transpose of J; second = (u eta)^2 / b."""
     top, bottom, c = 0.0, 1.0, GAMMA * h * second
     for l in range(s.size):
         inverse = 1.0 / (1.0 + 2 * GAMMA * h * rate * s[l])
-        scratch[l] = inverse * (s[l] if back else s[l] * p[l])
+        scratch[l] = inverse * (s[l] if transposed else s[l] * p[l])
         x[l] *= inverse
-        top += x[l] * (s[l] * p[l] if back else s[l])
+        top += x[l] * (s[l] * p[l] if transposed else s[l])
         bottom -= c * s[l] * s[l] * p[l] * inverse
     multiple = c * top / bottom
     for l in range(s.size):
@@ -36,16 +36,16 @@ def solve(s, p, rate, second, h, back, x, scratch):
 
 @jit
 def stage(step, i, per, first, last, eta):
-    """(Place of stage i of a step in its interval, the rate there)."""
-    place = (step + (GAMMA if i == 0 else 1.0)) / per
-    return place, eta * (first + place * (last - first))
+    """(Relative position of stage i of a step in its interval, the rate there)."""
+    position = (step + (GAMMA if i == 0 else 1.0)) / per
+    return position, eta * (first + position * (last - first))
 
 
 @jit
 def advance(s, p, rate, second, noise2, h, i, m, y, scratch):
-    """Stage i of a step from m in place of y: from m itself, or from what the first stage left there."""
+    """Stage i of a step from m, in place of y; for the second stage y is the first stage."""
     for l in range(s.size):
-        y[l] = m[l] if i == 0 else (1 - AHEAD) * m[l] + AHEAD * y[l]
+        y[l] = m[l] if i == 0 else (1 - STAGE_WEIGHT) * m[l] + STAGE_WEIGHT * y[l]
         y[l] += GAMMA * h * second * noise2 * s[l] * p[l]
     solve(s, p, rate, second, h, False, y, scratch)
 
@@ -60,7 +60,7 @@ def forward(constants, knots, u, per, states, values):
         h = (knots[k + 1] - knots[k]) / per[k]
         for step in range(per[k]):
             for i in range(2):
-                place, rate = stage(step, i, per[k], u[k], u[k + 1], eta)
+                position, rate = stage(step, i, per[k], u[k], u[k + 1], eta)
                 advance(s, p, rate, weight * rate**2, noise2, h, i, m, y, scratch)
                 values[1] += h * ((1 - GAMMA) if i == 0 else GAMMA) * np.sum(s * y) / 2
             copy(y, m)
@@ -70,7 +70,7 @@ def forward(constants, knots, u, per, states, values):
 
 @jit
 def backward(constants, knots, u, per, states, final, mean, gradient):
-    """Fill the gradient by u at the knots of ``mean`` times the integral of eps_g, plus its end if ``final``."""
+    """Fill the gradient by u at the knots: of ``mean`` times the integral of eps_g, plus its end value if ``final``."""
     s, p, eta, weight, noise2 = constants
     lam, mu, scratch, gradient[:] = np.zeros(s.size), np.empty(s.size), np.empty(s.size), 0.0
     if final:
@@ -80,7 +80,7 @@ def backward(constants, knots, u, per, states, final, mean, gradient):
         Y = np.empty((per[k], 2, s.size))
         for step in range(per[k]):
             for i in range(2):
-                place, rate = stage(step, i, per[k], u[k], u[k + 1], eta)
+                position, rate = stage(step, i, per[k], u[k], u[k + 1], eta)
                 if i == 1:
                     copy(Y[step, 0], Y[step, 1])
                 advance(s, p, rate, weight * rate**2, noise2, h, i, m, Y[step, i], scratch)
@@ -88,14 +88,14 @@ def backward(constants, knots, u, per, states, final, mean, gradient):
         for step in range(per[k] - 1, -1, -1):
             before = np.zeros(s.size)
             for i in range(1, -1, -1):
-                place, rate = stage(step, i, per[k], u[k], u[k + 1], eta)
+                position, rate = stage(step, i, per[k], u[k], u[k + 1], eta)
                 weight_of_eps = mean * h * ((1 - GAMMA) if i == 0 else GAMMA) / 2
                 for l in range(s.size):
-                    mu[l] = (lam[l] if i == 1 else AHEAD * mu[l]) + weight_of_eps * s[l]
+                    mu[l] = (lam[l] if i == 1 else STAGE_WEIGHT * mu[l]) + weight_of_eps * s[l]
                 solve(s, p, rate, weight * rate**2, h, True, mu, scratch)
-                before += (1 - AHEAD) * mu if i == 1 else mu
+                before += (1 - STAGE_WEIGHT) * mu if i == 1 else mu
                 y = Y[step, i]
                 slope = -2 * np.sum(mu * s * y) + 2 * weight * rate * np.sum(mu * s * p) * (np.sum(s * y) + noise2)
-                gradient[k] += (1 - place) * eta * GAMMA * h * slope
-                gradient[k + 1] += place * eta * GAMMA * h * slope
+                gradient[k] += (1 - position) * eta * GAMMA * h * slope
+                gradient[k + 1] += position * eta * GAMMA * h * slope
             lam = before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
@@ -16,22 +16,34 @@ from ..models.start import checked_start
 from . import _adjoint, _implicit
 
 Objective: TypeAlias = Literal["final", "mean"]
-# Length of a step times the fastest rate. Above, the explicit formula of order 8 is unstable; far below, steps are
-# wasted.
-STIFFNESS = 1.5
-# Steps in each interval between knots at the least, so that the factor inside an interval is seen.
-LEAST_STEPS = 3
-MOST_STEPS = 10**6
-IMPLICIT_STEPS = 24  # in each interval, for linear students
-STIFF = 12  # explicit steps in each interval, on average, beyond which implicit ones take a fourth of the time or less
-EXTRAPOLATED = (1, -1 / 3), (2, 4 / 3)  # numbers of steps, and weights that cancel the error of second order
+
+
+class GridOptions(NamedTuple):
+    """Tunable numbers of the grids of steps."""
+
+    # Largest step times the fastest rate. Double: the explicit formula of order 8 is unstable; half: twice as many
+    # steps.
+    max_rate_step: float = 1.5
+    # Steps in each interval between knots at least, to resolve a factor that changes within the interval.
+    min_steps: int = 3
+    # Steps of a grid at most: an error above. Half a million steps take about half the time.
+    max_steps: int = 10**6
+    # Implicit steps in each interval, for linear students. Double: an eighth of the error, in twice the time.
+    implicit_steps: int = 24
+    # Mean number of explicit steps in an interval above which linear students use implicit steps, which then take a
+    # fourth of the time or less.
+    max_explicit_steps: float = 12
+
+
+GRID = GridOptions()
+RICHARDSON = (1, -1 / 3), (2, 4 / 3)  # multiples of the number of steps, and weights that cancel the second-order error
 
 
 class Segment:
-    """The flow of one model on a fixed grid, and the adjoint of its steps, by :mod:`._adjoint`; compiled if may be."""
+    """The flow of one model on a fixed grid, and the adjoint of its steps, by :mod:`._adjoint`."""
 
     def __init__(self, model, start, grid, weights):
-        self.model, self.grid, self.weights = model, grid, weights  # u on the grid = weights @ u at the knots
+        self.model, self.grid, self.weights = model, grid, weights  # weights @ u is the factor on the grid
         self.system = System(model, start)
         self.fastest_rate = fastest_rate(self.system)
         closure, S = self.system.closure, self.system.S
@@ -41,10 +53,11 @@ class Segment:
 
     @cached_property
     def _steps(self):
-        """(forward, backward, their three kernels), compiled where they can be; when first needed, after all checks."""
+        """(forward, backward, their three kernels), compiled if possible, at the first use after all checks."""
         flow, closure, forms = self.system.flow, self.system.closure, self.model.activation.closed_forms
         if closure.compiled is not None and hasattr(getattr(forms, "derivatives", None), "compile"):
-            return _adjoint.forward, _adjoint.backward, _adjoint.ready(flow, closure.compiled, forms.derivatives)
+            kernels = _adjoint.compiled_kernels(flow, closure.compiled, forms.derivatives)
+            return _adjoint.forward, _adjoint.backward, kernels
         return *_adjoint.interpreted(), (flow, self._closure, self._derivatives)
 
     def _closure(self, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
@@ -57,10 +70,11 @@ class Segment:
 
     def steps(self, fastest):
         """Steps in each interval for factors up to ``fastest``."""
-        return np.maximum(np.ceil(np.diff(self.grid) * self.fastest_rate * fastest / STIFFNESS), LEAST_STEPS)
+        steps = np.ceil(np.diff(self.grid) * self.fastest_rate * fastest / GRID.max_rate_step)
+        return np.maximum(steps, GRID.min_steps)
 
     def forward(self, y, u, per):
-        """States at the grid from y on, and (eps_g at the end, its integral)."""
+        """States on the grid from y on, and (eps_g at the end, its integral)."""
         states, values = np.empty((self.grid.size, y.size)), np.empty(2)
         states[0] = y
         forward, _, kernels = self._steps
@@ -68,7 +82,7 @@ class Segment:
         return states, values
 
     def backward(self, states, u, per, final, weight, lam):
-        """Gradient by u at the knots of what ``lam``, changed in place, is the gradient of by the last state."""
+        """Gradient by u at the knots; ``lam``, the gradient of later terms by the last state, changes in place."""
         gradient, (_, backward, kernels) = np.empty(self.grid.size), self._steps
         backward(
             *kernels, self.constants, self.work, self.grid, self.weights @ u, per, states, final, weight, lam,
@@ -77,16 +91,12 @@ class Segment:
         return gradient @ self.weights
 
 
-class LinearLeg:
-    """The same for linear students whose eigenvalues differ widely, in one variable for each: :mod:`._implicit`."""
+class LinearSegment:
+    """A :class:`Segment` for linear students with widely different eigenvalues, by :mod:`._implicit`."""
 
     def __init__(self, segment):
-        self.model, self.grid, self.system, self.fastest_rate = (
-            segment.model,
-            segment.grid,
-            segment.system,
-            segment.fastest_rate,
-        )
+        self.model, self.grid, self.system = segment.model, segment.grid, segment.system
+        self.fastest_rate = segment.fastest_rate
         model, start = segment.model, segment.system.start
         v, v_star, (q, r, t) = start.v, model.v_star, start.plain
         self.m = v @ q @ v - 2 * (v @ r @ v_star) + v_star @ t @ v_star
@@ -94,39 +104,39 @@ class LinearLeg:
         self.constants = self.system.s, self.system.p, float(model.eta * (v @ v)), second_order, float(noise2)
 
     @staticmethod
-    def serves(segment):
-        """Whether a leg is of this kind, and better served by implicit steps."""
+    def applies(segment):
+        """Whether the students of a segment are linear and implicit steps are faster."""
         model = segment.model
         linear = model.activation.code == model.teacher_activation.code == LINEAR and segment.system.start.sees_inputs
         linear_modes = model.spectrum.L > 1 and not (model.trains_v or any(model.weight_decay) or model.drift)
-        return linear and linear_modes and segment.steps(1.0).mean() > STIFF
+        return linear and linear_modes and segment.steps(1.0).mean() > GRID.max_explicit_steps
 
     def steps(self, fastest):
-        """Steps in each interval, whatever the factors."""
-        return np.full(self.grid.size - 1, IMPLICIT_STEPS)
+        """Steps in each interval, for any factors."""
+        return np.full(self.grid.size - 1, GRID.implicit_steps)
 
     def forward(self, y, u, per):
-        """Overlaps m at the grid, with ``per`` and twice as many steps, and (eps_g at the end, its integral)."""
-        runs = [np.empty((self.grid.size, self.m.size)) for _ in EXTRAPOLATED]
+        """Overlaps m on the grid, with ``per`` and twice as many steps, and (eps_g at the end, its integral)."""
+        runs = [np.empty((self.grid.size, self.m.size)) for _ in RICHARDSON]
         values = np.zeros(2)
-        for (times, coefficient), states in zip(EXTRAPOLATED, runs, strict=True):
+        for (multiple, coefficient), states in zip(RICHARDSON, runs, strict=True):
             ends, states[0] = np.empty(2), self.m
-            _implicit.forward(self.constants, self.grid, u, times * per, states, ends)
+            _implicit.forward(self.constants, self.grid, u, multiple * per, states, ends)
             values += coefficient * ends
         return runs, values
 
     def backward(self, states, u, per, final, weight, lam):
         """Gradient by u at the knots."""
         gradient = np.zeros(self.grid.size)
-        for (times, coefficient), run in zip(EXTRAPOLATED, states, strict=True):
-            part = np.empty(self.grid.size)
-            _implicit.backward(self.constants, self.grid, u, times * per, run, final, weight, part)
-            gradient += coefficient * part
+        for (multiple, coefficient), run in zip(RICHARDSON, states, strict=True):
+            term = np.empty(self.grid.size)
+            _implicit.backward(self.constants, self.grid, u, multiple * per, run, final, weight, term)
+            gradient += coefficient * term
         return gradient
 
 
 def checked_knots(horizon, knots):
-    """The horizon, and increasing times from 0 to it."""
+    """The horizon, and increasing times from 0 to the horizon."""
     horizon = check.number("horizon", horizon, above=0, hint="It counts from start.alpha.")
     if check.axes("knots", knots) == 0:
         knots = np.linspace(0.0, horizon, check.count("knots", knots, 2))
@@ -142,7 +152,8 @@ def checked_knots(horizon, knots):
 class ControlProblem:
     """Objective and gradient for factors u at knots, over one :class:`Segment`, or one for each of the stages.
 
-    ``fastest`` is the largest factor that the grid is made for, ``fine`` multiplies its number of steps.
+    In ``steps``, ``fastest`` is the largest factor for which the grid is stable, and ``fine`` multiplies the number of
+    steps.
     """
 
     def __init__(self, model, start, horizon, knots, objective):
@@ -152,16 +163,16 @@ class ControlProblem:
         self.start = check.state(start)
         self.mean = check.choice("objective", objective, get_args(Objective)) == "mean"
         self.horizon, self.knots = checked_knots(horizon, knots)
-        self.segments = self._legs()
+        self.segments = self._segments()
         self.system, self.fastest_rate = self.segments[0].system, max(segment.fastest_rate for segment in self.segments)
         self.y0 = self.system.pack(self.start)
 
-    def _legs(self):
-        """One leg, or one for each of the stages that are met; the start enters the first one."""
+    def _segments(self):
+        """One segment, or one for each of the stages within the horizon; the start is that of the first one."""
         if self.stages is None:
             self.start = checked_start(self.model, self.start)
             segment = Segment(self.model, self.start, self.knots, np.eye(self.knots.size))
-            return [LinearLeg(segment) if LinearLeg.serves(segment) else segment]
+            return [LinearSegment(segment) if LinearSegment.applies(segment) else segment]
         stages, begin = self.stages, self.start.alpha
         segments: list[Any] = []
         if len({model.eta for model in stages.models}) > 1:
@@ -182,34 +193,34 @@ class ControlProblem:
         return segments
 
     def enter(self, k, y):
-        """State y at the end of leg k - 1 as leg k takes it up."""
+        """State at the start of segment k for the state y at the end of segment k - 1."""
         return self.segments[k].system.pack(self.stages.enter(self.first + k, self.segments[k - 1].system.state(y)))
 
     def _enter_back(self, k, lam):
-        """The transpose of that: the gradient by the end of leg k - 1 from that by the start of leg k."""
+        """The transpose of ``enter``: the gradient by the end of segment k - 1 from that by the start of segment k."""
         before, segment = self.segments[k - 1], self.segments[k]
         old, new = (x.model.spectrum.s for x in (before, segment))
         q, r, v = segment.system.packing.unpack(lam)
         ratio = np.divide(new, old, out=np.ones_like(old), where=old > 0)[:, None, None]
-        goes_on = self.stages.heads is None and segment.model.trains_v
-        return before.system.packing.pack(q, ratio * r, v if goes_on else np.zeros(segment.model.K))
+        continued = self.stages.heads is None and segment.model.trains_v
+        return before.system.packing.pack(q, ratio * r, v if continued else np.zeros(segment.model.K))
 
     def steps(self, fastest, fine=1):
-        """Steps in each interval of each leg for factors up to ``fastest``."""
+        """Steps in each interval of each segment for factors up to ``fastest``."""
         per = [fine * segment.steps(fastest) for segment in self.segments]
         total = sum(x.sum() for x in per)
-        if not total <= MOST_STEPS:
+        if not total <= GRID.max_steps:
             raise ValueError(
-                f"the grid would need {total:.2g} steps, expected at most {MOST_STEPS:.0e}: the fastest rate is "
+                f"the grid would need {total:.2g} steps, expected at most {GRID.max_steps:.0e}: the fastest rate is "
                 f"{self.fastest_rate * fastest:.3g} over a horizon of {self.knots[-1]:g}. Compress the spectrum "
                 "(ov.compress), or take a shorter horizon."
             )
         return [x.astype(np.int64) for x in per]
 
     def value(self, u, per):
-        """(objective, states on the grid of each leg)."""
+        """(objective, states on the grid of each segment)."""
         paths, integral, y = [], 0.0, self.y0
-        with np.errstate(all="ignore"):  # a diverging trial shows itself in the value
+        with np.errstate(all="ignore"):  # the value of a diverging trial is nan
             for k, segment in enumerate(self.segments):
                 states, (last, area) = segment.forward(self.enter(k, y) if k else y, u, per[k])
                 paths.append(states)
@@ -246,12 +257,12 @@ def schedule_gradient(
     Parameters
     ----------
     model : Model or Stages
-        The problem; eta_v moves with eta. Stages have one eta and one schedule over all of them; the error is that
-        on the task of the moment.
+        The learning problem; the schedule multiplies eta_v, too. Stages must have one eta; the schedule covers all of
+        them, and the error is that on the task of each stage.
     start : State
-        Where it begins, at ``start.alpha``.
+        The state at the beginning, at ``start.alpha``.
     schedule : Schedule
-        Of kind "linear", with knots from start.alpha to start.alpha + horizon.
+        A schedule of kind "linear", with knots from start.alpha to start.alpha + horizon.
     horizon : float
         Length of the learning time, from start.alpha.
     objective : {"final", "mean"}
@@ -267,13 +278,13 @@ def schedule_gradient(
     Raises
     ------
     ValueError
-        A schedule of another kind or with other ends; an unknown objective; students without derivatives; a problem
-        so stiff that the grid would need more than a million steps.
+        A schedule of another kind or with other ends; an unknown objective; students without derivatives; a grid of
+        more than a million steps, for stiff problems.
 
     Notes
     -----
-    Exact for the discretised flow (order 8, steps below 1 / fastest rate): the steps are differentiated, not the
-    equation. Measured against sixth-order differences: 1e-9 of the largest component.
+    Exact for the discretised flow (order 8, steps below 1 / fastest rate), because the steps are differentiated. The
+    difference from sixth-order differences is 1e-9 of the largest component.
 
     References
     ----------
@@ -289,7 +300,6 @@ def schedule_gradient(
     ...     .eps_g[0]) < 1e-9)
     ((3,), True)
     """
-    # test: tests/protocols/test_control.py::test_gradients_against_differences
     check.kind("schedule", schedule, Schedule, "ov.Schedule([0.0, 50.0, 100.0], [1.0, 0.8, 0.1])")
     check.state(start)
     if schedule.kind != "linear":
@@ -299,8 +309,8 @@ def schedule_gradient(
     value, gradient = control.gradient(u, control.steps(max(u.max(), 1e-300), fine=2))
     if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
         warn(
-            "schedule_gradient: the overlaps diverge under this schedule, where the value has no derivative; value and "
-            f"gradient are nan. Try lower factors, or a smaller eta than {control.model.eta:g}."
+            "schedule_gradient: the overlaps diverge under this schedule, so that the value has no derivative; value "
+            f"and gradient are nan. Try lower factors, or a smaller eta than {control.model.eta:g}."
             + check.see("protocols", "The best schedule")
         )
     return value, gradient / control.model.eta

@@ -1,7 +1,7 @@
-"""The best learning rate as a function of time: a search along exact gradients, and the greedy rule."""
+"""The optimal learning rate as a function of time: a search along exact gradients, and the greedy schedule."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy.integrate import solve_ivp
@@ -11,21 +11,31 @@ from .._base import ArrayLike, bar, check, minimum, quietly, warn
 from ..dynamics import solve
 from ..models import Mixed, Model, Schedule, Stages, State
 from ..results import StagedTrajectory, Trajectory, plotting
-from .control import MOST_STEPS, STIFFNESS, ControlProblem, Objective, checked_knots
-from .shares import LOOSE, OptimalShares, Optimum, optimal_shares
+from .control import GRID, ControlProblem, Objective, checked_knots
+from .shares import SHARES, OptimalShares, Optimum, optimal_shares
 
-SCAN = 40  # constant rates, log-spaced
-# eps_g of a trial. Above, it counts as this, with no slope, so that the line search turns back.
-DIVERGED = 1e6
-# Relative difference of the objective on the grid and by an adaptive integration. Below, the grid is fine enough;
-# above, it is made finer and the search goes on.
-AGREEMENT = 1e-6
-ROOM = 1.5  # steps of the grid suit factors up to this multiple of the first ones; beyond it the grid is made anew
+
+class SearchOptions(NamedTuple):
+    """Tunable numbers of the search for a schedule."""
+
+    # Number of constant rates of the scan, log-spaced over at most three decades. Half: a narrow minimum may be missed.
+    scan_rates: int = 40
+    # Largest eps_g of a trial. Larger values count as this one, with zero gradient, so that the line search backtracks.
+    max_eps_g: float = 1e6
+    # Relative difference between the objective on the grid and by an adaptive integration, above which the search
+    # continues on a finer grid. It bounds the error of the value.
+    grid_tol: float = 1e-6
+    # The grid is stable for factors up to this multiple of the first ones. Half would be below them; double: twice as
+    # many steps.
+    grid_margin: float = 1.5
+
+
+SEARCH = SearchOptions()
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class OptimalSchedule(Optimum):
-    """The schedule that was found, and what it beats; made by :func:`overlaps.optimal_schedule`.
+    """A locally optimal schedule beside the best constant; made by :func:`overlaps.optimal_schedule`.
 
     Attributes
     ----------
@@ -34,8 +44,8 @@ class OptimalSchedule(Optimum):
     knots, eta : ndarray, shape (n,)
         Times, counted from the start, and the learning rate there.
     value, gradient, stationarity : float, ndarray, float
-        The objective, its gradient by eta at the knots, and the largest component of the gradient that no bound
-        excuses, relative to the value.
+        The objective, its gradient by eta at the knots, and the largest component of the gradient relative to the
+        value, without components that push against an active bound.
     trajectory : Trajectory or StagedTrajectory
         The solution along the schedule, recorded at the knots.
     history : ndarray, shape (iterations,)
@@ -43,7 +53,7 @@ class OptimalSchedule(Optimum):
     constant : tuple of two floats
         The best constant learning rate and its objective.
     success, message
-        Whether a stationary point was found that is not above the best constant, and a sentence.
+        Whether the result is a stationary point and not worse than the best constant, and a sentence.
     """
 
     schedule: Schedule
@@ -81,37 +91,38 @@ class _Search:
         self.control, self.bounds, self.fine = control, bounds, fine
 
     def constant(self):
-        """(factor, objective) of the best constant rate: a scan, refined; steps are as short as each rate asks for."""
+        """(factor, objective) of the best constant rate: a scan, refined; each rate has its own length of steps."""
         control, (low, high) = self.control, self.bounds
-        # steps diverge, about, where a mode of the mean eigenvalue does: the largest ones have few dimensions
+        # estimate of the stability limit by a mode with the mean eigenvalue, because the largest ones have few
+        # dimensions
         spectra = [segment.model.spectrum for segment in control.segments]
         limit = min(4 * x.s.max() / (control.fastest_rate * (x.p @ x.s)) for x in spectra)
-        most = MOST_STEPS * STIFFNESS / (2 * self.fine * control.knots[-1] * control.fastest_rate)
-        high = min(high, 2 * limit, max(most, low))
+        largest = GRID.max_steps * GRID.max_rate_step / (2 * self.fine * control.knots[-1] * control.fastest_rate)
+        high = min(high, 2 * limit, max(largest, low))
         low = min(max(low, 1e-3 * high), high)
 
         def objective(x):
             u = np.full(self.control.knots.size, np.exp(x))
             value = self.control.value(u, self.control.steps(u[0], self.fine))[0]
-            return np.log(value) if 0 < value < DIVERGED else np.log(DIVERGED)
+            return np.log(value) if 0 < value < SEARCH.max_eps_g else np.log(SEARCH.max_eps_g)
 
-        grid = np.linspace(np.log(low), np.log(high), SCAN)
+        grid = np.linspace(np.log(low), np.log(high), SEARCH.scan_rates)
         x, value, _ = minimum(objective, grid, xatol=1e-7)
         return float(np.exp(x)), float(np.exp(value))
 
     def descend(self, u, tol, maxiter, tick):
-        """(objective, factors, gradient, history) of the descent from u, or None where it begins in divergence."""
+        """(objective, factors, gradient, history) of the descent from u; None if the overlaps diverge at u."""
         control = self.control
-        per = control.steps(ROOM * max(u.max(), 1e-300), self.fine)
+        per = control.steps(SEARCH.grid_margin * max(u.max(), 1e-300), self.fine)
         history = []
 
         def logarithm(x):
             value, gradient = control.gradient(x, per)
-            if not (0 < value < DIVERGED and np.all(np.isfinite(gradient))):
-                return np.log(DIVERGED), np.zeros_like(x)
+            if not (0 < value < SEARCH.max_eps_g and np.all(np.isfinite(gradient))):
+                return np.log(SEARCH.max_eps_g), np.zeros_like(x)
             return np.log(value), gradient / value
 
-        if logarithm(u)[0] >= np.log(DIVERGED):
+        if logarithm(u)[0] >= np.log(SEARCH.max_eps_g):
             return None
 
         def callback(intermediate_result):
@@ -145,25 +156,26 @@ def optimal_schedule(
 ) -> "OptimalSchedule | OptimalShares":
     r"""Learning rate eta(alpha), piecewise linear on knots, that minimises the generalisation error.
 
-    The objective is eps_g at the horizon ("final") or its mean up to there ("mean"). L-BFGS-B minimises its logarithm
-    with the exact gradient of :func:`schedule_gradient`, from the best constant rate and from ``initial``. At an
-    optimum inside the bounds, with the adjoint p,
+    The objective is eps_g at the horizon ("final") or its mean over the horizon ("mean"). L-BFGS-B minimises its
+    logarithm with the exact gradient of :func:`schedule_gradient`, from the best constant rate and from ``initial``. At
+    an optimum inside the bounds, with the adjoint p,
 
     .. math:: u = - \frac{p \cdot f_1}{2\, p \cdot f_2}
 
     Parameters
     ----------
     model : Model or Stages
-        The learning problem; its eta is the unit of the schedule, and eta_v moves with it. Stages have one eta, and one
-        schedule over all of them (piecewise linear: put knots beside a switch for a jump); the error is that on the
-        task of the moment.
+        The learning problem; its eta is the unit of the schedule, which multiplies eta_v, too. Stages must have one
+        eta; the schedule covers all of them (it is piecewise linear: two knots close to a switch allow a jump), and the
+        error is that on the task of each stage.
     start : State
-        Where it begins, at ``start.alpha``.
+        The state at the beginning, at ``start.alpha``.
     horizon : float
         Length of the learning time, from start.alpha.
     control : {"eta", "shares"}
-        The learning rate, or the shares of :class:`Mixed` tasks, between 0 and 1. The flow is linear in the shares:
-        the best ones are 0 or 1 for some time, with arcs between on which exchanging samples gains nothing.
+        The learning rate, or the shares of :class:`Mixed` tasks, between 0 and 1. The flow is linear in the shares, so
+        optimal shares are 0 or 1 during some intervals, with singular arcs between them on which exchanging samples has
+        no effect to first order.
     knots : int or array_like
         Number of equidistant knots, or increasing times from 0 to the horizon.
     bounds : (float, float or None)
@@ -171,11 +183,11 @@ def optimal_schedule(
     objective : {"final", "mean"}
         eps_g at the end, or its mean over the horizon.
     initial : float or array_like, optional
-        Another start of the search, eta at the knots; the model's eta by default. Of shares, (knots, tasks).
+        Another start of the search, eta at the knots; the model's eta by default. For shares, of shape (knots, tasks).
     weights : array_like, shape (tasks,), optional
-        With shares, of the tasks' errors in the objective; their mean by default.
+        For shares: weights of the errors of the tasks in the objective; by default equal, with sum 1.
     tol : float
-        Stationarity at which the search ends.
+        Stationarity below which the search ends.
     maxiter : int
         Iterations of each search.
     progress : bool
@@ -183,26 +195,26 @@ def optimal_schedule(
 
     Returns
     -------
-    OptimalSchedule, or OptimalShares of :class:`Mixed` tasks
+    OptimalSchedule, or OptimalShares for :class:`Mixed` tasks
 
     Raises
     ------
     ValueError
-        Bad input; a ``control`` other than the model's; a gradient flow without upper bound; what
-        :func:`schedule_gradient` refuses.
+        Bad input; a ``control`` that does not apply to the model; a gradient flow without upper bound; the errors of
+        :func:`schedule_gradient`.
 
     Warns
     -----
     RuntimeWarning
-        Once, with the message, where ``success`` is False: the iterations ended far from stationarity, every start
-        diverged, or nothing better than the best constant was found (which is then returned).
+        Once, with the message, if ``success`` is False: the iterations ended far from stationarity, every start
+        diverged, or the search found nothing better than the best constant (which is then returned).
 
     Notes
     -----
-    A *local* optimum: the problem is not convex and no certificate is given; the result says what it beats. The value
-    agrees to 1e-6 with an adaptive integration along the schedule, otherwise the grid is refined. The first and the
-    last knots carry little weight: their eta is uncertain. The error of piecewise-linear rates is of order n^-4 in the
-    value and n^-2 in eta.
+    A *local* optimum: the problem is not convex, and there is no certificate; the result contains the best constant for
+    comparison. The value agrees to 1e-6 with an adaptive integration along the schedule, otherwise the grid is refined.
+    The first and the last knots have little influence, so their eta is uncertain. The error of piecewise-linear rates
+    is of order n^-4 in the value and n^-2 in eta.
 
     References
     ----------
@@ -219,12 +231,12 @@ def optimal_schedule(
     (True, True)
     """
     tol, maxiter = check.number("tol", tol, above=0), check.count("maxiter", maxiter)
-    sought = check.choice("control", control, ("eta", "shares"))
-    if (sought == "shares") != isinstance(model, Mixed):
+    check.choice("control", control, ("eta", "shares"))
+    if (control == "shares") != isinstance(model, Mixed):
         raise ValueError(
             f"control = {control!r} with a {type(model).__name__}; expected 'shares' for ov.Mixed, 'eta' otherwise."
         )
-    if sought == "shares":
+    if control == "shares":
         check.choice("objective", objective, get_args(Objective))
         horizon, times = checked_knots(horizon, knots)
         return optimal_shares(model, check.state(start), times, objective, initial, weights, tol, maxiter, progress)
@@ -235,7 +247,7 @@ def optimal_schedule(
     initial = check.array("initial", initial, (problem.knots.size,)) / unit
     if initial.min() < 0:
         raise check.refused("initial", (initial * unit).tolist(), "learning rates >= 0.")
-    problem.steps(np.clip(ROOM * initial, *limits).max())  # too many steps are refused before the first one
+    problem.steps(np.clip(SEARCH.grid_margin * initial, *limits).max())  # raises an error for too many steps
     starts: list[Any] = []
     gap = 0.0
     with bar(progress, 2 * maxiter, "iterations") as tick:
@@ -252,25 +264,23 @@ def optimal_schedule(
             else:
                 reached = _solution(problem, optimum[1])[1].eps_g[-1]
             gap, starts = abs(reached / optimum[0] - 1), [optimum[1]]
-            if gap < AGREEMENT:
+            if gap < SEARCH.grid_tol:
                 break
     return _result(problem, limits, optimum, constant, tol, maxiter, gap)
 
 
 def _solution(control, u):
-    """The schedule with the factors u at the knots, and the adaptive solution along it, recorded at the knots."""
+    """The schedule with the factors u at the knots, and the adaptive solution under it, recorded at the knots."""
     schedule = Schedule(control.start.alpha + control.knots, np.maximum(u, 0.0))
-    with quietly():  # a solution that ends early shows in the value
+    with quietly():  # the value differs if a solution ends early
         return schedule, solve(control.stages or control.model, control.start, schedule.knots, schedule=schedule)
 
 
 def _result(control, limits, end, constant, tol, maxiter, gap):
     model, failure_reason = control.model, ""
-    # where a constant is best, both are the same up to their grids
-    if end is None or not end[0] <= (1 + AGREEMENT) * constant[1]:
-        failure_reason = (
-            "every start of the search diverged" if end is None else "nothing better than a constant was found"
-        )
+    # if a constant is optimal, both are equal up to the errors of their grids
+    if end is None or not end[0] <= (1 + SEARCH.grid_tol) * constant[1]:
+        failure_reason = "every start diverged" if end is None else "nothing better than a constant was found"
         failure_reason += "; the best constant rate is returned. Try initial=, bounds=, or a shorter horizon."
         u = np.full(control.knots.size, constant[0])
         end = (*control.gradient(u, control.steps(u[0])), np.array([]))
@@ -280,13 +290,13 @@ def _result(control, limits, end, constant, tol, maxiter, gap):
     at_low, at_high = u <= limits[0], u >= limits[1]
     free = np.where((at_low & (gradient > 0)) | (at_high & (gradient < 0)), 0.0, gradient)
     stationarity = float(np.max(np.abs(free)) / value)
-    if not failure_reason and stationarity > LOOSE * tol:
+    if not failure_reason and stationarity > SHARES.accepted_tols * tol:
         failure_reason = f"the search ended after {history.size} iterations at stationarity {stationarity:.1e}, above "
-        failure_reason += f"{LOOSE} tol: an upper bound of the optimum. Try a larger maxiter than {maxiter}."
-    if not failure_reason and gap > LOOSE * AGREEMENT:
-        failure_reason = (
-            f"the value on the finest grid differs by {gap:.1e} from an adaptive integration. Take more knots."
-        )
+        failure_reason += f"{SHARES.accepted_tols} tol: an upper bound of the optimum. "
+        failure_reason += f"Try a larger maxiter than {maxiter}."
+    if not failure_reason and gap > SHARES.accepted_tols * SEARCH.grid_tol:
+        failure_reason = f"the value on the finest grid differs by {gap:.1e} from an adaptive integration. "
+        failure_reason += "Take more knots."
     message = failure_reason or f"stationary to {stationarity:.1e} after {history.size} iterations."
     if failure_reason:
         warn(message + check.see("protocols", "The best schedule"))
@@ -306,7 +316,7 @@ def greedy_schedule(
     knots: int | ArrayLike = 41,
     bounds: tuple[float, float | None] = (0.0, None),
 ) -> Schedule:
-    r"""Learning rate that makes eps_g fall fastest at each moment, along its own trajectory.
+    r"""Learning rate at which eps_g decreases fastest at each time, along the trajectory under this rate.
 
     .. math:: u = - \frac{\nabla\epsilon_g \cdot f_1}{2\, \nabla\epsilon_g \cdot f_2}
 
@@ -318,8 +328,8 @@ def greedy_schedule(
     Returns
     -------
     Schedule
-        Factor on eta and eta_v, linear between the greedy values at the knots; at a switch of Stages, of the stage
-        that begins there.
+        Factor on eta and eta_v, linear between the greedy values at the knots; at a switch of Stages, the value of the
+        stage that begins there.
 
     Raises
     ------
@@ -328,9 +338,9 @@ def greedy_schedule(
 
     Notes
     -----
-    Locally optimal: on a plateau it falls, because every step is noise there, and students may never escape, where
-    :func:`optimal_schedule` keeps a large rate. For one linear unit the two agree (:mod:`overlaps.theory.linear`).
-    Exact up to the integration (rtol 1e-8) and to the straight lines between knots.
+    Optimal only at each time: on a plateau steps mainly add noise, so the rate decreases and students may never escape,
+    while :func:`optimal_schedule` has a large rate there. For one linear unit the two agree
+    (:mod:`overlaps.theory.linear`). Exact up to the integration (rtol 1e-8) and the interpolation between knots.
 
     References
     ----------
@@ -361,28 +371,28 @@ def greedy_schedule(
 
 
 class _Greedy:
-    """The flow of one leg at the factor that lets eps_g fall fastest."""
+    """The flow of one segment at the factor at which eps_g decreases fastest."""
 
     def __init__(self, segment, limits):
         self.model, self.system, self.limits = segment.model, segment.system, limits
 
     def terms(self, y):
-        """(f1, f2), and u for y: both parts of the flow, and the factor at which eps_g falls fastest."""
+        """(f1, f2) and u at y: the terms of the flow of order u and u^2, and the factor for the fastest decrease."""
         system, (low, high) = self.system, self.limits
         system.close(y)
-        parts, nothing = [], (np.zeros_like(system.A), np.zeros_like(system.B), system.C, np.zeros_like(system.dv))
-        for matrices, second in (((system.A, system.B, system.C, system.dv), 0.0), (nothing, 1.0)):
+        terms, only_C = [], (np.zeros_like(system.A), np.zeros_like(system.B), system.C, np.zeros_like(system.dv))
+        for matrices, second in (((system.A, system.B, system.C, system.dv), 0.0), (only_C, 1.0)):
             decays = (system.decay, system.decay_v, 0.0) if second == 0 else (0.0, 0.0, 0.0)
-            parts.append(system.velocity(y, *matrices, decays, second_order=second * system.second_order))
-        slope, curvature = (system.change_of_eps_g(part) for part in parts)
+            terms.append(system.velocity(y, *matrices, decays, second_order=second * system.second_order))
+        slope, curvature = (system.change_of_eps_g(term) for term in terms)
         if curvature > 0:
-            return parts, float(np.clip(-slope / (2 * curvature), low, high))
+            return terms, float(np.clip(-slope / (2 * curvature), low, high))
         u = high if slope < 0 else low
         if np.isinf(u):
             raise ValueError(
                 "the greedy rate is unbounded at a state without noise of steps; expected bounds=(low, high)."
             )
-        return parts, u
+        return terms, u
 
     def velocity(self, _, y):
         """dy/dalpha."""

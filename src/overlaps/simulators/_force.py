@@ -1,9 +1,9 @@
-"""Samples of a rule of learning, which comes as a tuple in the place of an activation; steps are compiled for each.
+"""Forces of learning rules. The compiled steps take a rule as a tuple in place of an activation.
 
-rule = (values, p, force, chance, theta, S, s, G): values of a noise whose probabilities p depend on the teacher,
-first-class functions (not in front, where numba warns of them), theta with the numbers of the rule behind it, the
-overlaps and, where the force reads them, the eigenvalue of each coordinate; and room. None makes an array: counting the
-references of such a tuple takes as long as a step.
+rule = (values, p, force, chance, theta, S, s, G): values of a noise whose probabilities p depend on the teacher, two
+first-class functions (numba warns if they come first), theta followed by the numbers of the rule, the overlaps S, the
+eigenvalue s of each coordinate (empty if the force does not read overlaps), and a work array G. No function here
+allocates an array, because counting the references of such a tuple takes as long as a step.
 """
 
 import math
@@ -16,8 +16,8 @@ from ..activations.laws import proper
 
 
 @jit(no_reference_counting=True)
-def ruled(rule, lam, nu, xi, eta, eta_v, F, dv):
-    """F = eta F^a_k (T K,) and dv = eta_theta G_k (K,) of one sample, from the fields of its T tokens in a row."""
+def apply_force(rule, lam, nu, xi, eta, eta_v, F, dv):
+    """F = eta F^a_k (T K,) and dv = eta_theta G_k (K,) of one sample, from the concatenated fields of its T tokens."""
     values, p, force, chance, theta, S, s, G = rule
     if values.size > 0:  # xi is uniform
         chance(nu, theta, p)
@@ -25,7 +25,7 @@ def ruled(rule, lam, nu, xi, eta, eta_v, F, dv):
         while i < values.size - 1 and xi >= p[i]:
             xi -= p[i]
             i += 1
-        xi = values[i] if proper(p) else math.nan  # the run ends as one that diverges
+        xi = values[i] if proper(p) else math.nan  # nan ends the run as diverged
     F[:], G[:] = 0.0, 0.0
     force(lam, nu, xi, theta, S, F, G)
     for k in range(F.size):
@@ -35,18 +35,20 @@ def ruled(rule, lam, nu, xi, eta, eta_v, F, dv):
 
 
 @jit(no_reference_counting=True)
-def ruled_samples(rule, lam, nu, xi, eta, eta_v, F, dv):
-    """The same of all samples of a step, row by row of xi and dv; T rows of lam, nu and F belong to each."""
+def apply_forces(rule, lam, nu, xi, eta, eta_v, F, dv):
+    """``apply_force`` for all samples of a step: sample i has row i of xi and dv and T rows of lam, nu and F."""
     T = lam.shape[0] // xi.size
     for i in range(xi.size):
         lam_i, F_i = lam[i * T : (i + 1) * T], F[i * T : (i + 1) * T]
         nu_i = nu[i * T : (i + 1) * T]
-        ruled(rule, lam_i.reshape(lam_i.size), nu_i.reshape(nu_i.size), xi[i], eta, eta_v, F_i.reshape(F_i.size), dv[i])
+        apply_force(
+            rule, lam_i.reshape(lam_i.size), nu_i.reshape(nu_i.size), xi[i], eta, eta_v, F_i.reshape(F_i.size), dv[i]
+        )
 
 
 @jit(no_reference_counting=True)
-def weigh(rule, W, factor, W_star):
-    """The overlaps of the weights, where the force reads them; teachers may drift."""
+def fill_overlaps(rule, W, factor, W_star):
+    """Fill S with the overlaps of the weights, if the force reads overlaps; teachers may drift."""
     S, s = rule[5], rule[6]
     if s.size == 0:
         return
@@ -61,8 +63,8 @@ def weigh(rule, W, factor, W_star):
 
 
 @jit(no_reference_counting=True)
-def weigh_frame(rule, teachers, students):
-    """The same from coordinates in frames."""
+def fill_overlaps_of_frame(rule, teachers, students):
+    """Fill S from coordinates in frames, if the force reads overlaps."""
     S, s = rule[5], rule[6]
     if s.size == 0:
         return
@@ -77,15 +79,15 @@ def weigh_frame(rule, teachers, students):
             S[a, b] = S[b, a] = total
 
 
-def overlaps_of(student, *units):
-    """Of a rule, by weights (W, factor, W_star) or frames (teachers, students); nothing for an activation."""
+def update_overlaps(student, *units):
+    """Fill S of a rule from weights (W, factor, W_star) or frames (teachers, students); no effect for an activation."""
     if isinstance(student, tuple):
-        (weigh if len(units) == 3 else weigh_frame)(student, *units)
+        (fill_overlaps if len(units) == 3 else fill_overlaps_of_frame)(student, *units)
 
 
-@overload(overlaps_of, jit_options={"_nrt": False})
-def _overlaps_of(student, *units):
-    kind = weigh if len(units) == 3 else weigh_frame
+@overload(update_overlaps, jit_options={"_nrt": False})
+def _update_overlaps(student, *units):
+    fill = fill_overlaps if len(units) == 3 else fill_overlaps_of_frame
     if isinstance(student, types.BaseTuple):
-        return lambda student, *units: kind(student, *units)
+        return lambda student, *units: fill(student, *units)
     return lambda student, *units: None

@@ -1,11 +1,11 @@
-"""Steps of SGD whose samples are of several tasks, or move directions: the loops of ``_sgd`` and ``_reduced``.
+"""Steps of SGD on samples of several tasks, or of the directions of low-rank adapters: loops of ``_sgd``, ``_reduced``.
 
-Both move rows W with fields lam (b, .) beside static rows with fields nu (b, .), and numbers V. What differs is the
-``task``. Of several tasks V (n, K) are second layers, one for each or one for all, and the task is (which, v_star,
-student, teachers, rates): ``which`` (steps, batch) says the task i of a sample, ``v_star`` (n, M) and ``teachers`` (n)
-are the teachers', ``rates`` (n, steps, 4) as in ``_sgd``. Of directions V (K, rank) are amplitudes, and the task is (v,
-v_star, student, teacher, rates) of the network. ``frame`` is (teachers, students) as in ``_reduced``, whose forces come
-divided by b N.
+Both cases train rows W with fields lam (b, .) beside static rows with fields nu (b, .), and an array V. They differ in
+V and in the tuple ``task``. For several tasks V (n, K) holds the second layers, one for each task or one for all, and
+the task is (which, v_star, student, teachers, rates): ``which`` (steps, batch) is the index of the task of each sample,
+``v_star`` (n, M) and ``teachers`` (n) belong to the teachers, ``rates`` (n, steps, 4) are as in ``_sgd``. For
+directions V (K, rank) holds the amplitudes, and the task is (v, v_star, student, teacher, rates) of the network.
+``frame`` is (teachers, students) as in ``_reduced``; the forces are divided by b N there.
 """
 
 from numba.extending import overload
@@ -17,7 +17,7 @@ from ._sgd import apply_step, errors, fields
 
 @jit
 def mean_rate(rates, which, t, column):
-    """Mean of a rate over the samples of step t; exact where all are equal."""
+    """Mean of a rate over the samples of step t; exact if all are equal."""
     first, rest = rates[which[t, 0], t, column], 0.0
     for b in range(which.shape[1]):
         rest += rates[which[t, b], t, column] - first
@@ -26,9 +26,9 @@ def mean_rate(rates, which, t, column):
 
 @jit
 def task_forces(task, V, lam, nu, xi, t, N, scale, F, scratch):
-    """Forces F (b, K) of step t, times ``scale``; then V moves, and a head of its own forgets in its own samples.
+    """Fill the forces F (b, K) of step t, times ``scale``, then update V; return the weight decay of the step.
 
-    Returns the weight decay of the step.
+    The second layer of a task decays only in proportion to the samples of that task.
     """
     (which, v_star, student, teachers, rates), (dv,), (batch, K) = task, scratch, F.shape
     for b in range(batch):
@@ -51,7 +51,7 @@ def task_forces(task, V, lam, nu, xi, t, N, scale, F, scratch):
 
 @jit
 def low_rank_forces(task, a, mu, nu, xi, t, N, scale, to_u, scratch):
-    """Forces to_u = eta a^T F (b, rank) of a network with fields nu + a mu, times ``scale``; then a moves."""
+    """Fill to_u = eta a^T F (b, rank) of fields nu + a mu, times ``scale``, then update a; return the weight decay."""
     v, v_star, student, teacher, rates = task
     (lam, dv, F), (K, rank), batch = scratch, a.shape, len(to_u)
     for b in range(batch):
@@ -73,7 +73,7 @@ def low_rank_forces(task, a, mu, nu, xi, t, N, scale, to_u, scratch):
 
 
 def forces(task, V, lam, nu, xi, t, N, scale, F, scratch):
-    """Either of the two."""
+    """``task_forces`` or ``low_rank_forces``, by the kind of the task."""
     kind = task_forces if task[0].ndim == 2 else low_rank_forces
     return kind(task, V, lam, nu, xi, t, N, scale, F, scratch)
 
@@ -86,7 +86,7 @@ def _forces(task, V, lam, nu, xi, t, N, scale, F, scratch):
 
 @jit
 def direct_steps(W, factor, W_star, X, xi, V, task, work, scratch):
-    """As ``_sgd.direct_steps``; ``work`` = nu, lam and F, row by row of a batch."""
+    """Steps as in ``_sgd.direct_steps``; ``work`` = nu, lam and F, one row for each sample of a batch."""
     nu, lam, F = work
     steps, batch, N = X.shape
     for t in range(steps):
@@ -99,10 +99,10 @@ def direct_steps(W, factor, W_star, X, xi, V, task, work, scratch):
 
 @jit
 def frame_steps(frame, root_s, x, xi, first, last, N, V, task, work, scratch):
-    """As ``_reduced.run``."""
-    (nu, lam, F), (taught, students) = work, frame
+    """Steps as in ``_reduced.run``."""
+    (nu, lam, F), (teachers, students) = work, frame
     scale = 1 / (len(F) * N)
     for t in range(first, last):
-        _reduced.fields(taught, students, root_s, x, t, nu, lam)
+        _reduced.fields(teachers, students, root_s, x, t, nu, lam)
         decay = forces(task, V, lam, nu, xi[t], t - first, N, scale, F, scratch)
-        _reduced.update(students, root_s, x, t, taught.shape[1], F, 1 - decay / N)
+        _reduced.update(students, root_s, x, t, teachers.shape[1], F, 1 - decay / N)

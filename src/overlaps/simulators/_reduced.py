@@ -1,14 +1,14 @@
 """One step of SGD in frame coordinates: fields, activations, and the update that keeps the frame small.
 
 The rows of teachers and students, divided by sqrt(N), lie in a space of M + K dimensions with an orthonormal frame.  In
-eigenspace e, ``teachers[e, j, m]`` and ``students[e, j, k]`` are their coordinates along frame vector j: teachers need
-the first M vectors, student k the first M + k + 1.  One more vector, j = M + K, is empty between steps; inputs bring
-students out of the frame through it, and a rotation brings it back.  Class centroids are further teachers here, without
-second layers.
+eigenspace e, ``teachers[e, j, m]`` and ``students[e, j, k]`` are their coordinates along frame vector j. Teachers need
+the first M vectors, student k the first M + k + 1.  The coordinate along one more vector, j = M + K, is zero between
+steps. An update with an input makes it non-zero, and a rotation of the frame makes it zero again.  Class centroids
+count as further teachers here, without second layers.
 
 ``x[t, e, i]`` are the coordinates of sample i of step t: M + K in the frame, then row i of the triangle (b, b) that
-stands for the parts of the b samples outside the frame.  The update overwrites them.  The T tokens of a sample of a
-rule are T rows, correlated, and b below is the number of rows.
+represents the components of the b samples outside the frame.  The update overwrites them.  For a learning rule the T
+tokens of a sample are T correlated rows, and b below is the number of rows.
 """
 
 import math
@@ -16,8 +16,8 @@ import math
 import numpy as np
 
 from .._base.jit import jit
-from ._force import overlaps_of
-from ._sgd import samples
+from ._force import update_overlaps
+from ._sgd import increments
 
 
 @jit(no_reference_counting=True)
@@ -38,7 +38,7 @@ def fields(teachers, students, root_s, x, t, nu, lam):
 
 
 @jit(inline=True)
-def _turn_students(students, e, j, cos, sin):
+def _rotate_students(students, e, j, cos, sin):
     for k in range(students.shape[2]):
         a, b = students[e, j, k], students[e, j + 1, k]
         students[e, j, k] = cos * a + sin * b
@@ -46,8 +46,8 @@ def _turn_students(students, e, j, cos, sin):
 
 
 @jit(inline=True)
-def _turn_later(x, t, e, i, j, cos, sin):
-    # the samples after i, still to be absorbed, see the same rotation of the frame vectors j, j + 1
+def _rotate_later_samples(x, t, e, i, j, cos, sin):
+    # rotate frame vectors j, j + 1 for the samples after i too, because ``absorb`` takes them next
     for later in range(i + 1, x.shape[2]):
         a, b = x[t, e, later, j], x[t, e, later, j + 1]
         x[t, e, later, j] = cos * a + sin * b
@@ -56,49 +56,49 @@ def _turn_later(x, t, e, i, j, cos, sin):
 
 @jit(no_reference_counting=True)
 def absorb(students, x, t, e, i, M, scale, F):
-    """Students += scale F_i x_i^T in eigenspace e, then back to M + K frame vectors and to triangular form.
+    """Add scale F_i x_i^T to the students in eigenspace e, then restore M + K frame vectors and triangular form.
 
     A rank-one update of a triangular factor by Givens rotations (Golub and Van Loan, Matrix Computations, section 6.5).
     """
     K = students.shape[2]
     end = M + K
-    # along the teachers' part of the frame nothing turns: teachers keep their coordinates for the whole run
+    # No rotation of the first M frame vectors: the coordinates of the teachers stay constant during the run.
     for j in range(M):
         xj = scale * x[t, e, i, j]
         for k in range(K):
             students[e, j, k] += F[i, k] * xj
-    # Turn the frame until x_i, but for its part along the teachers, points along vector M: students become Hessenberg.
-    # The students have nothing beyond the frame, j >= end: only inputs turn there.
+    # Rotate the frame until the component of x_i orthogonal to the teachers points along vector M. The matrix of the
+    # students becomes Hessenberg.
     for j in range(end + i - 1, M - 1, -1):
         a, b = x[t, e, i, j], x[t, e, i, j + 1]
         r = math.sqrt(a * a + b * b)
-        # nothing to turn, and a / r would be nan; it happens where a block has no variance
+        # a block without variance: a / r would be nan
         if r == 0.0:
             continue
         x[t, e, i, j] = r
-        _turn_later(x, t, e, i, j, a / r, b / r)
-        # beyond the frame students have no coordinates: there the input alone turns
+        _rotate_later_samples(x, t, e, i, j, a / r, b / r)
+        # outside the frame, j >= end, students have no coordinates
         if j < end:
-            _turn_students(students, e, j, a / r, b / r)
+            _rotate_students(students, e, j, a / r, b / r)
     xj = scale * x[t, e, i, M]
     for k in range(K):
         students[e, M, k] += F[i, k] * xj
-    # Back to triangular form, which empties vector ``end``.
+    # Restore the triangular form: the coordinates along vector ``end`` become zero.
     for k in range(K):
         a, b = students[e, M + k, k], students[e, M + k + 1, k]
         r = math.sqrt(a * a + b * b)
         if r != 0.0:
-            _turn_students(students, e, M + k, a / r, b / r)
-            _turn_later(x, t, e, i, M + k, a / r, b / r)
-        # zero up to rounding: written, because ``absorb`` of the next sample relies on it
+            _rotate_students(students, e, M + k, a / r, b / r)
+            _rotate_later_samples(x, t, e, i, M + k, a / r, b / r)
+        # Zero up to rounding. Set to zero, because the next call of ``absorb`` assumes it.
         students[e, M + k + 1, k] = 0.0
 
 
 @jit(no_reference_counting=True)
 def update(students, root_s, x, t, M, F, decay):
-    """w_k <- decay w_k + sum_i F_ik x_i / sqrt(N) in every eigenspace; F arrives divided by b N."""
+    """w_k <- decay w_k + sum_i F_ik x_i / sqrt(N) in every eigenspace; the argument F is divided by b N."""
     for e in range(students.shape[0]):
-        # a pass over all students that most runs do without
+        # skip a loop over all students, because most runs have no weight decay
         if decay != 1.0:
             for j in range(students.shape[1]):
                 for k in range(students.shape[2]):
@@ -122,10 +122,10 @@ def restore_norm(students, k, norm):
 
 @jit
 def run(teachers, students, v, root_s, v_star, student, teacher, rates, norms, N, x, noise, first, last):
-    """Steps first, ..., last - 1 of the drawn block (x, noise); students and v advance in place.
+    """Steps first, ..., last - 1 of the drawn chunk (x, noise); students and v change in place.
 
-    Row i of ``rates`` (steps, 4) are eta, eta_v and their products with the weight decay at step first + i; ``norms``
-    (K,) are the squared norms that students are scaled back to, or (0,) where they are free. ``noise`` has a row for
+    Row i of ``rates`` (steps, 4) holds eta, eta_v and their products with the weight decay at step first + i; ``norms``
+    (K,) are the squared norms to which students are scaled, or (0,) without this constraint. ``noise`` has a row for
     each step and an entry for each sample.
     """
     rows, batch, K = x.shape[2], noise.shape[1], v.size
@@ -134,8 +134,8 @@ def run(teachers, students, v, root_s, v_star, student, teacher, rates, norms, N
         row = rates[t - first]
         eta, eta_v, decay, decay_v = row[0] / (batch * N), row[1] / (batch * N), 1 - row[2] / N, 1 - row[3] / N
         fields(teachers, students, root_s, x, t, nu, lam)
-        overlaps_of(student, teachers, students)
-        samples(lam, nu, v, v_star, student, teacher, noise[t], eta, eta_v, F, dv)
+        update_overlaps(student, teachers, students)
+        increments(lam, nu, v, v_star, student, teacher, noise[t], eta, eta_v, F, dv)
         for k in range(K):
             v[k] *= decay_v
             for i in range(batch):

@@ -1,15 +1,28 @@
-"""Direct SGD: explicit weights in x-space, inputs drawn one by one."""
+"""Direct SGD: explicit weights in the space of the inputs, which are drawn one by one."""
+
+from typing import NamedTuple
 
 import numpy as np
 
 from ..models.start import overlap_factor
 from ..models.state import block_overlaps, gram
 from . import _sgd
-from .mixed import Draws, Samples
-from .steps import Chunks, Rates, follow, sound, stacked
+from .mixed import ClassDraws, Samples
+from .steps import Chunks, Rates, finite_weights, follow, stacked
 
-RANK = 1e-10  # of class means: singular values, relative to the largest, that are rounding
-CHUNK = 2**16  # normals drawn at once: long enough to amortise the call, short enough to stay in cache
+
+class DirectOptions(NamedTuple):
+    """Tunable numbers of direct runs."""
+
+    # Singular values of the class means below this, relative to the largest, count as zero: rounding is 1e-16, so that
+    # halving or doubling changes nothing unless the means are nearly dependent.
+    rank_tol: float = 1e-10
+    # Normal numbers drawn at once. With half as many calls of the generator take more time, with twice as many the
+    # array leaves the cache. Results depend on it as on a seed.
+    chunk_normals: int = 2**16
+
+
+DIRECT = DirectOptions()
 
 
 def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", evaluator=None, keep=False):
@@ -28,12 +41,12 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", evaluato
     tick : callable, optional
         Called with the number of steps done.
     dtype : {"float64", "float32"}
-        Precision of weights and inputs. Single precision moves the overlaps by rounding, about 1e-6, far below the
-        fluctuations of any N; it saves memory and a little time, most of which goes into drawing normals.
-    pace : Pace, optional
-        Factors on the numbers of the model; step n happens at alpha = n / N, and the first at the start's.
+        Precision of weights and inputs. Single precision changes the overlaps by rounding errors of about 1e-6, far
+        below the fluctuations at any N. It saves memory but little time, because drawing normals takes most of it.
+    evaluator : ScheduleEvaluator, optional
+        Factors on the numbers of the model; step n happens at alpha = n / N, the first one at ``start.alpha``.
     keep : bool
-        Whether to hand on the students of the last record.
+        Whether to return the students of the last record.
 
     Returns
     -------
@@ -41,46 +54,46 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", evaluato
         Kernel arrays, the last C columns of r for the centroids of inputs in classes; shorter than ``steps`` when the
         run was interrupted, and ending with nan when it diverged.
     W : ndarray, shape (1, K, N)
-        With ``keep`` only, in the coordinates of the inputs.
+        Only with ``keep``: in the coordinates of the inputs.
     """
     sizes = model.spectrum.block_sizes(N)
     K, M = model.K, model.M
     joint = model.plain_overlaps(start)
     means, basis = model.means_at(N) if model.n_classes and model.means is not None else None, model.spectrum.basis
-    means = means if means is None or basis is None else means @ basis  # kept weights lie as they should beside them
+    means = means if means is None or basis is None else means @ basis  # weights are in eigenvector coordinates
     W, static = weights_with_overlaps(start, sizes, rng, joint, means)
     W, W_star = W.astype(dtype), np.ascontiguousarray(static[:M], dtype)
     factor, v, _static_factors = np.ones(1), np.array(start.v), model._static_factors
     norms = kept_norms(model, W)
-    v, functions = in_steps(model, v, np.repeat(model.spectrum.s, sizes), start.T)
+    v, functions = step_arguments(model, v, np.repeat(model.spectrum.s, sizes), start.T)
     rates = Rates(model, N, np.rint(start.alpha * N), evaluator)
     inputs = _Inputs(model, sizes, rng, dtype, static[M:] / np.sqrt(N))
-    wanderings = _Wanderings(model, start, sizes, rng, dtype) if model.drift else None
+    drift = _TeacherDrift(model, start, sizes, rng, dtype) if model.drift else None
     samples = Samples(model, rng, N, rates.step, evaluator)
     inputs.noise = 1.0 if samples.mixed else inputs.noise
 
     def step(limit):
         limit, changed = rates.left(limit)
         X, xi, labels = inputs.take(limit, changed, rates.batch)
-        rows, which, scales, noises = samples.of_steps(rates, xi, labels, X.shape[1])
+        rows, which, scales, noises = samples.step_inputs(rates, xi, labels, X.shape[1])
         if scales is not None:
             X = X * np.repeat(scales, sizes, axis=2).astype(dtype)
-        if samples.steps_of_their_own:
+        if samples.has_own_steps:
             samples.direct(W, factor, W_star, v, X, noises, which, rows)
             return len(X)
-        for i, j in samples.pieces(len(X), scales, functions[0], inputs.block):
+        for i, j in samples.segments(len(X), scales, functions[0], inputs.block):
             common = W, factor, W_star, v, model.v_star, X[i:j], noises[i:j], *functions, rows[i:j], norms
-            if wanderings is None:
+            if drift is None:
                 _sgd.direct_steps(*common)
             else:
-                _sgd.drifting_steps(*common, wanderings.keep, wanderings.take(j - i))
+                _sgd.drifting_steps(*common, drift.persistence, drift.take(j - i))
         return len(X)
 
     last = np.zeros((0, *W.shape))
 
     def record():
         nonlocal last
-        last, static[:M] = sound(W, factor, v)[None], W_star  # teachers may drift
+        last, static[:M] = finite_weights(W, factor, v)[None], W_star  # teachers may drift
         q, r, _ = block_overlaps(last[0], static, sizes)
         return q, _static_factors[:, None] * r, v.copy()
 
@@ -91,19 +104,19 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", evaluato
 
 
 class _Inputs(Chunks):
-    """Inputs x (., batch T, N), T tokens of each sample; label noise and labels (., batch)."""
+    """Inputs x (., batch T, N) with T tokens for each sample; label noise and labels (., batch)."""
 
     def __init__(self, model, sizes, rng, dtype, centroids):
         self.rng, self.noise_rng, *rest = rng.spawn(3 if model.n_classes else 2)
         self.block = block = np.repeat(np.arange(len(sizes)), sizes)
-        self.draws = Draws(model, rest[0], centroids, block) if rest else None
+        self.classes = ClassDraws(model, rest[0], centroids, block) if rest else None
         self.noise, self.rule, self.tokens = model.noise, model.rule, tokens_of(model)
         self.root = np.repeat(np.sqrt(model.spectrum.s), sizes).astype(dtype)
 
     def draw(self, batch):
-        """A block of about as many normals as the cache holds."""
+        """A chunk of about ``DIRECT.chunk_normals`` normals."""
         N, rows = len(self.root), batch * self.tokens.shape[-1]
-        length = max(1, CHUNK // (N * rows))
+        length = max(1, DIRECT.chunk_normals // (N * rows))
         X = self.rng.standard_normal((length, rows, N), dtype=self.root.dtype)
         if self.tokens.ndim == 3:
             for i, root in enumerate(self.tokens):
@@ -112,45 +125,45 @@ class _Inputs(Chunks):
             X = correlated(X, self.tokens)
         if np.any(self.root != 1):
             X *= self.root
-        labels = np.zeros((length, batch)) if self.draws is None else self.draws.enter(X)
+        labels = np.zeros((length, batch)) if self.classes is None else self.classes.enter(X)
         if self.rule is not None:
             return X, self.rule.draw(self.noise_rng, (length, batch)), labels
         return X, self.noise * self.noise_rng.standard_normal((length, batch)), labels
 
 
-class _Wanderings:
-    """Gain of the teachers in each step of their drift: Gaussian, with their own overlaps in each eigenspace."""
+class _TeacherDrift:
+    """Gaussian increments of drifting teachers, with the overlaps of the teachers in each eigenspace."""
 
     def __init__(self, model, start, sizes, rng, dtype):
         N = int(np.sum(sizes))
         if 2 * model.drift > N:
             raise ValueError(
-                f"drift = {model.drift:g} at N = {N}; expected at most N / 2, where w* is new at each step."
+                f"drift = {model.drift:g} at N = {N}; expected at most N / 2, at which each step draws w* anew."
             )
         self.rng, self.sizes, self.dtype = rng.spawn(1)[0], sizes, dtype
-        self.keep = np.sqrt(1 - 2 * model.drift / N)
+        self.persistence = np.sqrt(1 - 2 * model.drift / N)
         self.roots = []
         for t, n in zip(start.plain[2], sizes, strict=True):
             values, vectors = np.linalg.eigh(t)
             self.roots.append(vectors * np.sqrt(2 * model.drift * np.maximum(values, 0.0) / max(n, 1)))
 
     def take(self, steps):
-        """Weights of the teachers at the next steps (steps, M, N)."""
+        """Increments (steps, M, N) of the teachers' weights in the next steps."""
         M, N = len(self.roots[0]), int(np.sum(self.sizes))
         normals = np.split(self.rng.standard_normal((steps, M, N)), np.cumsum(self.sizes)[:-1], axis=2)
-        parts = [root @ normal for root, normal in zip(self.roots, normals, strict=True)]
-        return np.ascontiguousarray(np.concatenate(parts, axis=2), dtype=self.dtype)
+        blocks = [root @ normal for root, normal in zip(self.roots, normals, strict=True)]
+        return np.ascontiguousarray(np.concatenate(blocks, axis=2), dtype=self.dtype)
 
 
 def tokens_of(model):
-    """The root (T, T) of the covariance of the T inputs in a sample, or (L, T, T): 1, but for some rules."""
+    """Square root (T, T) or (L, T, T) of the covariance of the T inputs in a sample: 1 unless a rule has tokens."""
     return np.ones((1, 1)) if model.rule is None else model.rule.token_root
 
 
 def correlated(x, root):
-    """Rows (..., b T, n) of b samples, each T independent ones times this root (T, T): a triangle remains one.
+    """Multiply the T rows of each of b samples in x (..., b T, n) by this root (T, T).
 
-    A root (L, T, T) of each eigenspace takes x (..., L, b T, n).
+    Lower triangular x stay lower triangular. A root (L, T, T), one for each eigenspace, takes x (..., L, b T, n).
     """
     if root.ndim == 2 and np.array_equal(root, np.eye(len(root))):
         return x
@@ -159,7 +172,7 @@ def correlated(x, root):
 
 
 def kept_norms(model, W):
-    """Squared lengths (K,) of the students' weights that the model keeps: none, (0,), where they are free."""
+    """Squared lengths (K,) of the students' weights under the constraint of spheres; (0,) without the constraint."""
     return np.sum(W.astype(float) ** 2, axis=1) if model.spherical else np.zeros(0)
 
 
@@ -169,21 +182,21 @@ def advance(model, W, factor, v, X, nu, xi, rates, norms):
     ``rates`` (steps, 4) are those of :class:`Rates`, ``norms`` those of ``kept_norms``. The students' weights are
     ``factor[0] W``; W, factor (1,) and v change in place.
     """
-    _sgd.taught_steps(W, factor, v, model.v_star, X, nu, xi, *in_steps(model)[1], rates, norms)
+    _sgd.steps_with_teacher_fields(W, factor, v, model.v_star, X, nu, xi, *step_arguments(model)[1], rates, norms)
 
 
-def in_steps(model, v=None, s=None, T=None):
-    """How steps take v and the functions of a model: a rule finds its numbers behind v, and itself keeps the rest."""
+def step_arguments(model, v=None, s=None, T=None):
+    """Second layer and functions as the compiled steps take them: a rule appends its numbers to v."""
     if model.rule is not None:
         return model.rule.simulated(v, s, T)
     return v, (model.activation.compiled, model.teacher_activation.compiled)
 
 
 def weights_with_overlaps(start, sizes, rng, joint=None, means=None):
-    """Weights W (K, N), W_star (M, N) whose block overlaps are exactly those of ``start``, randomly oriented.
+    """Randomly oriented weights W (K, N), W_star (M, N) whose block overlaps are exactly those of ``start``.
 
-    ``joint`` (L, K + M, K + M) are these plain overlaps, where there are more static rows than teachers; ``means``
-    (C, N) are the last of these rows over sqrt(N), where they are given.
+    ``joint`` (L, K + M, K + M) are these plain overlaps, if there are more static rows than teachers; ``means`` (C, N)
+    are the last of the static rows over sqrt(N), if given.
 
     Raises
     ------
@@ -197,11 +210,11 @@ def weights_with_overlaps(start, sizes, rng, joint=None, means=None):
     for block, (overlap, n) in enumerate(zip(joint, sizes, strict=True)):
         centroids = means[:, edge : edge + n]
         _, values, frame = np.linalg.svd(centroids, full_matrices=False)
-        frame = frame[values > RANK * values.max(initial=1e-300)]  # an orthonormal basis of the means
+        frame = frame[values > DIRECT.rank_tol * values.max(initial=1e-300)]  # an orthonormal basis of the means
         in_frame = overlap[:free, free:] @ np.linalg.pinv(centroids @ frame.T).T
         factor = overlap_factor(overlap[:free, :free] - in_frame @ in_frame.T, n - len(frame), block)
-        beside = rng.standard_normal((n, factor.shape[1]))
-        beside = np.linalg.qr(beside - frame.T @ (frame @ beside))[0]
-        rows[:, edge : edge + n] = np.sqrt(N) * factor @ beside.T + np.sqrt(N) * in_frame @ frame
+        orthogonal = rng.standard_normal((n, factor.shape[1]))
+        orthogonal = np.linalg.qr(orthogonal - frame.T @ (frame @ orthogonal))[0]
+        rows[:, edge : edge + n] = np.sqrt(N) * factor @ orthogonal.T + np.sqrt(N) * in_frame @ frame
         edge += n
     return np.ascontiguousarray(rows[:K]), np.concatenate([rows[K:], np.sqrt(N) * means])

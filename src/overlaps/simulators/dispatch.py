@@ -1,4 +1,4 @@
-"""How the runs of a model are made: one plan for inputs with a spectrum, one more for each other kind of data."""
+"""Choice of the simulator by the kind of data of a model; here for Gaussian inputs with a spectrum."""
 
 from collections.abc import Callable
 from functools import partial, singledispatch
@@ -16,29 +16,29 @@ from ..results.ensemble import Ensemble
 from .direct import direct_run
 from .reduced import reduced_run
 
-# A simulator is a function (model, start, N, steps, rng, tick) -> q, r, v.  A new one enters here.
+# A simulator is a function (model, start, N, steps, rng, tick) -> q, r, v.  Add new ones here.
 SIMULATORS: dict[str, Callable] = {"direct": direct_run, "reduced": reduced_run}
 
 
 class SimulationSpec(NamedTuple):
-    """Plan by which ``simulate`` runs a model."""
+    """Specification of the runs of one model, for ``simulate``."""
 
-    method: str  # by this name in the record
+    method: str  # name of the simulator in the result
     run: Callable  # (model, start, N, steps, rng, tick) -> arrays (n, ...)
     starts: list  # one for each run
-    collect: Callable  # (arrays (runs, n, ...), starts, **fields) -> the record of all runs
+    collect: Callable  # (arrays (runs, n, ...), starts, **fields) -> the result of all runs
 
 
 @singledispatch
 def specify(model: Any, N, children, start, method, student_scale, dtype, evaluator=None, *, keep_weights=False):
-    """The Plan of a model, after every check that can be made before the runs.
+    """The :class:`SimulationSpec` of a model, after all checks that are possible before the runs.
 
-    A model with data of its own registers its class: ``@plan.register(MyModel)``. The options of the data are the
-    keywords of what it registers, and ``simulate`` takes them.
+    For models with another kind of data register a function for their class: ``@specify.register(MyModel)``. Its
+    keyword-only parameters are the options of the data, which ``simulate`` accepts for this class.
     """
     if model.latent_teacher:
         raise ValueError(
-            "the teacher acts on latents, whose law the model does not know; expected the model that has them: "
+            "the teacher acts on latents, whose law is not part of this model; expected the model that has them: "
             "ov.simulate(ov.hidden_manifold(...), latents=...)."
         )
     sizes = model.spectrum.block_sizes(N)
@@ -56,11 +56,11 @@ def specify(model: Any, N, children, start, method, student_scale, dtype, evalua
 
 
 def dispatch(model, data):
-    """The function that plans runs of this model, once it is known to take the options in ``data``."""
+    """The function that specifies runs of this model; raise an error if it does not take the options in ``data``."""
     specify_model = specify.dispatch(type(model))
     unknown = [name for name in data if name not in _options(specify_model)]
     if unknown:
-        Immutable.kinds.complete()  # of which some have options of their own
+        Immutable.kinds.complete()  # import all model classes, so that the message can name those with these options
         named, takes = ", ".join(unknown), ", ".join(_options(specify_model)) or "none beside those of every model"
         owners = [x.__name__ for x, other in specify.registry.items() if set(unknown) <= _options(other).keys()]
         owned = f"{named} belong to {' or '.join(owners)}" if owners else f"simulate has no option {named}"
@@ -71,29 +71,29 @@ def dispatch(model, data):
 
 def _options(function):
     options = {name: x for name, x in signature(function).parameters.items() if x.kind is Parameter.KEYWORD_ONLY}
-    options.pop("keep_weights", None)  # one of simulate
+    options.pop("keep_weights", None)  # a parameter of simulate, no option of the data
     return options
 
 
 def ensemble(records, starts, **common):
-    """The record of runs that begin at States: q, r, v of all of them, with the teachers' constants."""
+    """The result of runs that begin at States: q, r, v of all runs, with the teachers' constants."""
     (q, r, v, *final), model = records, common["model"]
     names = ("tau", "T", "h", "nu") if model.n_classes else ("tau", "T")
-    parts: dict[str, Any] = {name: np.stack([getattr(state, name) for state in starts]) for name in names}
-    parts |= model.split_rows(r) | {"final_W": final[0][:, 0] if final else None}
+    fields: dict[str, Any] = {name: np.stack([getattr(state, name) for state in starts]) for name in names}
+    fields |= model.split_rows(r) | {"final_W": final[0][:, 0] if final else None}
     kind: Any = {Mixed: MixedEnsemble, LowRank: LowRankEnsemble}.get(type(model), Ensemble)
-    parts["T"] = teachers_at(model, parts["tau"], parts["T"], common["schedule"], common["alpha"])
-    return kind(q=q, v=v, **parts, **common)
+    fields["T"] = teachers_at(model, fields["tau"], fields["T"], common["schedule"], common["alpha"])
+    return kind(q=q, v=v, **fields, **common)
 
 
 def starts_of(model, start, N, children, student_scale):
-    """A State for each run: given ones on the model, or one drawn for each."""
+    """A State for each run: the given ones, checked and bound to the model, or one random start per run."""
     if isinstance(model, LowRank) and start is None:
         raise ValueError("start is None; expected the start that ov.low_rank returns beside the model.")
     if isinstance(model, Mixed | LowRank):
         return [model.enter(x) for x in starts_of(model.tasks[0], start, N, children, student_scale)]
     if start is None:
-        with quietly():  # of a coarse step, which simulate gives once
+        with quietly():  # simulate warns of coarse steps once
             return [model.random_start(N=N, rng=child, student_scale=student_scale) for child in children]
     if isinstance(start, list | tuple):
         if len(start) != len(children):

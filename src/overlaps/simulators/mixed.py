@@ -1,4 +1,4 @@
-"""Samples of several tasks or classes, and inputs whose variances change: beside the steps of both simulators."""
+"""Tasks and classes of samples, and changing variances of inputs, for the steps of both simulators."""
 
 import numpy as np
 
@@ -12,8 +12,8 @@ __all__ = ["Samples"]
 class Samples:
     """The task of each sample, and the scale of its input in each block.
 
-    Tasks are drawn from a stream of their own, one uniform number a sample: in shares (1, 0, ...) a run equals one of
-    the first task, digit by digit.
+    Tasks are drawn from a separate stream, one uniform number for each sample: with shares (1, 0, ...) a run equals one
+    of the first task alone to the last bit.
     """
 
     def __init__(self, model, rng, N, first, evaluator):
@@ -45,10 +45,11 @@ class Samples:
             u = u * self.evaluator.variances(steps / self.N)[:, None]
         return which, np.sqrt(u)
 
-    def of_steps(self, rates, xi, labels, rows):
+    def step_inputs(self, rates, xi, labels, rows):
         """(rates, tasks, factors on ``rows`` inputs, deviations of the labels) of steps with the noise xi (n, batch).
 
-        Tasks scale noise that comes as normals, or own normals where the first task has no noise.
+        With several tasks xi are normal numbers, which each task multiplies by its noise; if the first task has no
+        noise, other normal numbers replace xi.
         """
         (numbers, factor), (which, scales) = rates.take(len(xi)), self.take(len(xi), rows)
         if self.mixed:
@@ -56,10 +57,11 @@ class Samples:
             xi = self.noises[which] * (self.rng.standard_normal(which.shape) if silent else xi)
         return numbers, which, scales, labels + (xi if factor is None else factor[:, None] * xi)
 
-    def pieces(self, n, scales, student, block):
-        """(First, last + 1) of n steps with factors ``scales`` on inputs; of single ones where a rule reads overlaps.
+    def segments(self, n, scales, student, block):
+        """Split n steps with factors ``scales`` on inputs into segments (first, last + 1) of constant eigenvalues.
 
-        ``student`` is what steps take for an activation; the eigenspaces of its eigenvalues are ``block`` (n,).
+        These are single steps if a rule reads overlaps and the variances change, all n steps otherwise. ``student`` is
+        the activation or rule as the steps take it; ``block`` (n,) is the eigenspace of each of its eigenvalues.
         """
         if scales is None or not getattr(student, "eigenvalues", np.empty(0)).size:
             yield 0, n
@@ -69,8 +71,8 @@ class Samples:
             yield t, t + 1
 
     @property
-    def steps_of_their_own(self):
-        """Whether samples are of several tasks, or move directions."""
+    def has_own_steps(self):
+        """Whether the steps are those of :mod:`._mixed`: several tasks, or low-rank directions."""
         return self.mixed or self.adapts
 
     def direct(self, W, factor, W_star, v, X, xi, which, rows):
@@ -83,7 +85,7 @@ class Samples:
         _mixed.frame_steps(frame, root_s, x, xi, first, first + len(which), self.N, *arguments)
 
     def _arguments(self, V, which, rows):
-        """(V, task, work, scratch) as the steps take them; ``rows`` are the rates of the steps of a single task."""
+        """(V, task, work, scratch) for the steps; ``rows`` are the rates of the steps of a single task."""
         (n, b), (K, width) = which.shape, V.shape
         if self.adapts:
             base = self.model.model
@@ -97,10 +99,10 @@ class Samples:
         return V, task, (np.empty((b, static)), np.empty((b, width)), np.empty((b, width))), scratch
 
 
-class Draws:
-    """Classes of samples, from a stream of their own.
+class ClassDraws:
+    """Classes of samples, drawn from a separate stream.
 
-    ``centroids`` (C, n) are the class means in some coordinates, ``block`` (n,) tells of each the eigenspace.
+    ``centroids`` (C, n) are the class means in some coordinates, ``block`` (n,) the eigenspace of each coordinate.
     """
 
     def __init__(self, model, rng, centroids, block):
@@ -109,9 +111,9 @@ class Draws:
         self.roots = np.sqrt(model.ratios)[:, block] if np.any(model.ratios != 1) else None
 
     def enter_frame(self, x, s):
-        """The same for coordinates x (steps, L, b, d) in frames: centroids lie in the first of each block.
+        """``enter`` for coordinates x (steps, L, b, d) in frames, where centroids use the first coordinates of a block.
 
-        The Gaussian part comes in units of its standard deviation, sqrt(s), and leaves in units of the inputs.
+        On entry the Gaussian term is in units of its standard deviation sqrt(s), on exit in units of the inputs.
         """
         steps, L, b, _ = x.shape
         c = self._classes((steps, b))
@@ -126,7 +128,7 @@ class Draws:
         return np.searchsorted(self.edges, self.rng.random(shape), side="right")
 
     def enter(self, X):
-        """Put centred samples X (..., n) into classes, in place; return their labels (...,)."""
+        """Assign centred samples X (..., n) to classes and add the class means in place; return the labels (...,)."""
         c = self._classes(X.shape[:-1])
         if self.roots is not None:
             X *= self.roots[c]

@@ -1,4 +1,4 @@
-"""Finite-N SGD beside the theory: same model, same start, same records."""
+"""SGD at finite N for a comparison with the theory: same model, same start, same times."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .steps import check_batches, first_step
 
 __all__ = ["simulate"]
 
-POINTS = 200  # records of an interval
+INTERVAL_STEPS = 200  # equidistant steps between the records of an interval; more cost memory and little time
 
 
 class RunOptions(TypedDict, total=False):
-    """Keywords of ``simulate`` that every model has, for type checkers."""
+    """Keywords of ``simulate`` for all models, for type checkers."""
 
     start: State | Sequence[State] | None
     method: Literal["auto", "reduced", "direct"]
@@ -39,7 +39,7 @@ class RunOptions(TypedDict, total=False):
 
 
 class LatentOptions(RunOptions, total=False):
-    """Keywords of models whose teachers see latents beside the inputs: given covariances, or a hidden manifold."""
+    """Keywords of models whose teachers act on latents: given covariances, or a hidden manifold."""
 
     weights: Any
     samples: Function | None
@@ -57,7 +57,7 @@ Runs = TypeVar("Runs", covariant=True)
 
 
 class Recorded(Protocol[Runs]):
-    """A model with data of its own, which says what its runs are kept in."""
+    """A model with another kind of data and its own class of results."""
 
     @property
     def record(self) -> type[Runs]: ...
@@ -75,7 +75,7 @@ def simulate(model: Recorded[Runs], *, N: int, alpha: Times, rng: Rng, **options
 def simulate(model: Model, *, N: int, alpha: Times, rng: Rng, **options: Unpack[RunOptions]) -> Ensemble: ...
 
 
-@by_name("ov.simulate(model, N=1000, alpha=[0.0, 1.0], rng=1)")  # type: ignore[misc]  # what is Recorded is a Model
+@by_name("ov.simulate(model, N=1000, alpha=[0.0, 1.0], rng=1)")  # type: ignore[misc]  # a Recorded is a Model
 def simulate(
     model: Model | Stages | Mixed | LowRank,
     *,
@@ -97,75 +97,72 @@ def simulate(
 
     Each step draws a fresh sample (or a batch) and updates
     :math:`w_k \mathrel{+}= F_k\, x/\sqrt N`, :math:`F_k = -\eta v_k g'(\lambda_k)\Delta`, and v if it is trained.
-    Inputs are :math:`x \sim N(0, \Sigma)` also where the spectrum was estimated from data, whose rows are never drawn.
+    Inputs are :math:`x \sim N(0, \Sigma)` also if the spectrum was estimated from data; rows of the data are not drawn.
 
     Parameters
     ----------
     model : Model, Stages or Mixed
-        The learning problem; several tasks in a row are :class:`Stages`, tasks mixed in one step :class:`Mixed`:
-        every sample draws its task from a stream of its own. ``gradient_flow`` has no meaning here and
-        is ignored.
+        The learning problem. :class:`Stages` are tasks in sequence; in :class:`Mixed` each sample is of one task, drawn
+        from a separate stream. ``gradient_flow`` has no meaning here and is ignored.
     N : int
         Input dimension; every block n_l = p_l N of the spectrum must be an integer.
     alpha : tuple of two floats, or array_like
         An interval (from, to), recorded at 201 equidistant times; or increasing times. Time begins at ``start.alpha``
-        (0 for starts that are drawn): an interval begins there, no time lies before it. Times are rounded to whole
-        steps.
+        (0 for random starts): an interval begins there, and no time may lie before it. Times are rounded to steps.
     rng : int or numpy.random.Generator
-        Seed or generator. Run i uses its i-th spawned child, whatever the number of runs and workers.
+        Seed or generator. Run i uses its i-th spawned child, for any number of runs and workers.
     start : State or list of State, optional
-        Overlaps to start from (one for all runs, or one per run, all of one time), met exactly by the weights; by
-        default every run draws its own ``random_start``. A hidden manifold takes it for "reduced" only, else
-        ``weights``.
+        Overlaps to start from (one for all runs, or one per run, all at the same time); the weights have exactly these
+        overlaps. By default every run draws a ``random_start``. A hidden manifold takes ``start`` for "reduced" only,
+        otherwise ``weights``.
     method : {"auto", "reduced", "direct"}
-        "direct" keeps weights and inputs explicitly: cost of one step ~ N (K + M). "reduced" draws the overlaps from
-        the same law without weights: cost ~ L (K + M)^2, whatever N. "auto" takes "reduced" where all blocks are larger
-        than K + M, "direct" otherwise, as for the hidden manifold, for ``dtype="float32"`` and for teachers that drift:
-        these leave the frame of "reduced", and their records take T at its stationary value. Of the hidden manifold
+        "direct" uses explicit weights and inputs: cost of one step ~ N (K + M). "reduced" draws the overlaps from the
+        same law without weights: cost ~ L (K + M)^2 at any N. "auto" is "reduced" if all blocks are larger than K + M,
+        and "direct" otherwise, as well as for the hidden manifold, for ``dtype="float32"`` and for teachers that drift:
+        these leave the frame of "reduced", and records have T at its stationary value. For the hidden manifold
         "reduced" is the Gaussian law at the eigenvalues of the limit: no features, and starts are States.
     runs : int
         Independent runs.
     progress : bool
         Show a progress bar.
     executor : concurrent.futures.Executor, optional
-        Runs are submitted to it; results do not depend on it.
+        Executor to which the runs are submitted; results do not depend on it.
     student_scale : float
         Standard deviation of the initial student weights when ``start`` is drawn.
     dtype : {"float64", "float32"}
-        Precision of explicit weights and inputs: "float32" means "direct". Single precision saves a little
-        time, and more on the hidden manifold, where it is the default. Latents are always drawn in double
-        precision.
+        Precision of explicit weights and inputs: "float32" means "direct". Single precision saves little time, more on
+        the hidden manifold, where it is the default. Latents are always drawn in double precision.
     schedule : Schedule or dict, optional
-        As in :func:`overlaps.solve`; step n has the factors at alpha = n / N. Batches are whole: a factor of the batch
-        size is piecewise constant.
+        As in :func:`overlaps.solve`; step n has the factors at alpha = n / N. Batch sizes must be integers, so a factor
+        of the batch size must be piecewise constant.
     keep_weights : bool
-        Keep the students at the last record, in the coordinates of the inputs: ``runs.final_weights(i)``. It means
+        Store the students at the last record, in the coordinates of the inputs: ``runs.final_weights(i)``. Implies
         "direct".
     **data
-        Options of the model's own kind of data; none for Gaussian inputs with a spectrum. The **hidden manifold** has
+        Options of the data of the model; none for Gaussian inputs with a spectrum. The **hidden manifold** has
 
         - weights : (W, W_star, F), or list of such tuples. Students (K, N), teachers (M, D) and features (N, D) of all
-          runs, or of each. By default every run draws its own (``overlaps.manifold.weights.random_weights``).
+          runs, or of each. By default every run draws them (``overlaps.manifold.weights.random_weights``).
         - latents : callable ``(rng, n, D) -> (n, D)``, e.g. from :mod:`overlaps.latents`; N(0, latent_scale^2) by
           default.
-        - center : bool, True. Subtract their mean from the inputs (a, for normalised rows of F). Without it no equation
-          in alpha describes the run, see :func:`overlaps.manifold.feature_map.statistics`.
+        - center : bool, True. Subtract the mean of the inputs (a, for normalised rows of F). Without it no equation in
+          alpha describes the run, see :func:`overlaps.manifold.feature_map.statistics`.
         - chunk : int, 1024. Samples drawn and multiplied at once. For latents that are mixtures results depend on it
-          as well as on the seed.
+          as on the seed.
         - moments : {"ge", "exact"}. Second moments of the inputs in the recorded Q and R: Gaussian equivalence (the
           default), or closed forms.
         - normalise_rows : bool, True. Scale the rows of a given F to squared length D, as the theory assumes.
-        - share_features : bool, False. Draw F once, for all runs: 20 runs at N = 1000, D = 500 keep 4 MB of features
-          instead of 80. A list of ``weights`` shares the F that is one array in all of its tuples.
-        - test : int. Fresh samples on which ``runs.test_error`` and its standard error ``runs.test_error_se`` are
-          measured at every record, one set for each run, from a stream of its own; 0 for none. By default 4096 where
-          ``latents`` are given and none otherwise: ``runs.eps_g`` is the error of Gaussian fields with the recorded
-          overlaps, and equals the network's for Gaussian latents only.
+        - share_features : bool, False. Draw F once, for all runs: 20 runs at N = 1000, D = 500 store 4 MB of features
+          instead of 80. If the tuples in a list of ``weights`` contain the same array F, it is stored once.
+        - test : int. Number of fresh samples on which ``runs.test_error`` and its standard error
+          ``runs.test_error_se`` are measured at every record, one set for each run, from a separate stream; 0 for none.
+          By default 4096 if ``latents`` are given and 0 otherwise: ``runs.eps_g`` is the error of Gaussian fields with
+          the recorded overlaps, which equals the error of the network for Gaussian latents only.
 
-        **Given covariances** (:func:`overlaps.gaussian_covariates`) have ``chunk`` and ``test`` as above (4096 where
+        **Given covariances** (:func:`overlaps.gaussian_covariates`) have ``chunk`` and ``test`` as above (4096 if
         ``samples`` are given) and
 
-        - weights : (W, W_star), or list of such pairs. By default every run draws its own.
+        - weights : (W, W_star), or list of such pairs. By default every run draws them.
         - samples : callable ``(rng, n) -> (X, C)``, inputs (n, N) and latents (n, D), e.g. the rows of a data set,
           :func:`overlaps.manifold.covariates.rows`; Gaussian pairs with the model's covariances by default.
 
@@ -173,29 +170,29 @@ def simulate(
     -------
     Ensemble, or ManifoldEnsemble for the hidden manifold, CovariatesEnsemble for given covariances, or StagedEnsemble
     for Stages
-        Arrays with a leading run axis. Records that a run did not reach, as it diverged, was interrupted or failed (its
-        worker died), are nan, with a sentence in ``message`` and ``success=False``; the other runs are kept.
-        ``runs.start(i)``, or ``runs.realisation(i)``, is where the ODE begins that is to be compared with run i.
+        Arrays with a leading run axis. If a run diverged, was interrupted or failed (its worker died), its remaining
+        records are nan, ``success`` is False and ``message`` has the reason; the other runs are complete.
+        ``runs.start(i)`` or ``runs.realisation(i)`` is the start of the ODE for a comparison with run i.
 
     Raises
     ------
     ValueError
-        Bad input, before any step; the data of another kind of model. Errors of the runs (a user function) are raised
-        if no run finished.
+        Bad input, before any step; options for the data of another kind of model. Errors of the runs (a user function)
+        are raised if no run finished.
     TypeError
-        An option that no model has.
+        An unknown option.
 
     Warns
     -----
     RuntimeWarning
-        When eta max(s) / N > 0.05, when a run did not reach the end, or for features with a mean and ``center=False``.
-        Where latents or samples give the fields other first and second moments than the model's, and where at the end
-        ``test_error`` differs from ``eps_g`` by more than 10 % (and 5 standard errors).
+        If eta max(s) / N > 0.05, if a run did not reach the end, or for features with a mean and ``center=False``. If
+        the first and second moments of the fields of latents or samples differ from those of the model, and if at the
+        end ``test_error`` differs from ``eps_g`` by more than 10 % (and 5 standard errors).
 
     Notes
     -----
-    Exact at finite N, in law, by either method: no approximation is made. Q, R, v approach the ODE as 1 / sqrt(N).
-    On the hidden manifold the weights are exact, and the fields Gaussian with the recorded Q and R for D -> infinity.
+    Exact in law at finite N, for both methods, without approximation. Q, R, v approach the ODE as 1 / sqrt(N). On the
+    hidden manifold the weights are exact; the fields are Gaussian with the recorded Q and R for D -> infinity.
 
     Examples
     --------
@@ -204,20 +201,19 @@ def simulate(
     >>> ov.simulate(model, N=100, alpha=[0, 1, 2], rng=1, runs=3).eps_g.shape
     (3, 3)
     """
-    # test: tests/manifold/test_test_error.py::test_mixtures_that_do_not_are_named_with_both_errors
     N, runs = check.count("N", N), check.count("runs", runs)
     check_features("simulate", model, schedule)
     if isinstance(model, Stages):
         options = {"method": method, "runs": runs, "progress": progress, "executor": executor, "dtype": dtype}
         options |= {"student_scale": student_scale, "keep_weights": keep_weights}
-        return _through(model, N, alpha, rng, start, schedule, options | data)
+        return _simulate_stages(model, N, alpha, rng, start, schedule, options | data)
     check.choice("method", method, ("auto", *SIMULATORS))
     if dtype is not None:
         check.choice("dtype", dtype, ("float64", "float32"))
-    kept = check.flag("keep_weights", keep_weights)
-    if method == "reduced" and (kept or dtype == "float32"):
-        asked = "keep_weights=True" if kept else "dtype = 'float32'"
-        raise ValueError(f"{asked} with method = 'reduced', which has no weights; expected method='direct'.")
+    keep_weights = check.flag("keep_weights", keep_weights)
+    if method == "reduced" and (keep_weights or dtype == "float32"):
+        option = "keep_weights=True" if keep_weights else "dtype = 'float32'"
+        raise ValueError(f"{option} with method = 'reduced', which has no weights; expected method='direct'.")
     check.executor(executor)
     check.number("student_scale", student_scale, least=0)
     begin, steps = recorded_steps(alpha, N, _common_time(start))
@@ -241,23 +237,24 @@ def simulate(
     return spec.collect(records, spec.starts, schedule=schedule, **outcome)
 
 
-def _through(stages, N, alpha, rng, start, schedule, options):
-    """Runs through all stages; each goes on from the overlaps that it has reached, on random numbers of its own."""
+def _simulate_stages(stages, N, alpha, rng, start, schedule, options):
+    """Runs through all stages; each stage starts from the last overlaps of the one before, with new random numbers."""
     if stages.models[0].latent_teacher:
         raise ValueError("Stages of hidden manifolds cannot be simulated: overlaps do not determine the weights.")
     time = _common_time(start)
     begin, steps = recorded_steps(alpha, N, time)
-    wanted, rngs = (begin + steps) / N, iter(check.generator(rng).spawn(len(stages)))
+    requested, rngs = (begin + steps) / N, iter(check.generator(rng).spawn(len(stages)))
 
-    parts: list[Any] = []
+    ensembles: list[Any] = []
 
-    def land(switch):
+    def switch_time(switch):
         return first_step(switch, N) / N
 
-    for segment in stages.in_turn(start, np.r_[time, wanted[wanted > time]], wanted, schedule, parts, land):
+    grid = np.r_[time, requested[requested > time]]
+    for segment in stages.in_turn(start, grid, requested, schedule, ensembles, switch_time):
         model, start, times, scheduled = segment
-        parts.append(simulate(model, N=N, alpha=times, rng=next(rngs), start=start, schedule=scheduled, **options))
-    return StagedEnsemble(model=stages, alpha=shown_times(parts, wanted), parts=tuple(parts))
+        ensembles.append(simulate(model, N=N, alpha=times, rng=next(rngs), start=start, schedule=scheduled, **options))
+    return StagedEnsemble(model=stages, alpha=shown_times(ensembles, requested), parts=tuple(ensembles))
 
 
 def recorded_steps(alpha, N, begin=0.0):
@@ -269,7 +266,8 @@ def recorded_steps(alpha, N, begin=0.0):
         )
     first = np.rint(begin * N).astype(np.int64)
     if interval:
-        return first, np.unique(np.rint(np.linspace(times[0], times[1], POINTS + 1) * N).astype(np.int64)) - first
+        grid = np.linspace(times[0], times[1], INTERVAL_STEPS + 1)
+        return first, np.unique(np.rint(grid * N).astype(np.int64)) - first
     steps = np.rint((times if np.ravel(alpha)[0] == begin else times[1:]) * N).astype(np.int64) - first
     if np.any(np.diff(steps) <= 0):
         raise ValueError(f"some times in alpha are closer than one step, 1/N = {1 / N:g}; expected a coarser array.")
@@ -277,7 +275,7 @@ def recorded_steps(alpha, N, begin=0.0):
 
 
 def _common_time(start):
-    """The time at which the runs begin."""
+    """The time at which all runs begin."""
     states = start if isinstance(start, list | tuple) else [start]
     begins = sorted({getattr(state, "alpha", 0.0) for state in states}) or [0.0]
     if len(begins) > 1:
@@ -289,10 +287,10 @@ def _common_time(start):
 
 
 def _map_runs(simulator, model, starts, N, steps, children, tick, executor):
-    """({run: its three records}, {run: exception}); runs that Ctrl-C left undone are in neither."""
+    """({run: its records}, {run: exception}); runs that Ctrl-C interrupted before their start are in neither."""
     last = int(steps[-1])
 
-    def ticker(i):  # what a run tells while it is under way, here only
+    def ticker(i):  # progress of run i, in this process only
         return None if tick is None or executor is not None else lambda n: tick(i * last + n)
 
     pairs = enumerate(zip(starts, children, strict=True))
@@ -302,29 +300,29 @@ def _map_runs(simulator, model, starts, N, steps, children, tick, executor):
 
 
 def _interrupted(result, n):
-    """A run that diverged ends with nan; one that ends early without it was interrupted."""
+    """Whether the arrays of a run end early without the nan that marks divergence."""
     q = result[0]
     return len(q) < n and (len(q) == 0 or bool(np.all(np.isfinite(q[-1]))))
 
 
 def _outcome(model, results, errors, alpha, runs):
-    """(the records of all runs, with nan for what was not reached), and how it ended."""
-    nothing = [part[:0] for part in next(iter(results.values()))]
-    rows = [results.get(i, nothing) for i in range(runs)]
-    diverged = sum(not np.all(np.isfinite(q)) for q, *_ in rows)
-    cut = sum(_interrupted(row, len(alpha)) for row in rows) - len(errors)
+    """The records of all runs, padded with nan, and ``success`` and ``message``."""
+    empty = [x[:0] for x in next(iter(results.values()))]
+    arrays = [results.get(i, empty) for i in range(runs)]
+    diverged = sum(not np.all(np.isfinite(q)) for q, *_ in arrays)
+    cut = sum(_interrupted(x, len(alpha)) for x in arrays) - len(errors)
     message = f"{runs} runs reached alpha = {alpha[-1]:g}."
     if diverged or cut or errors:
         unstable = f" (eta = {model.eta:g} is probably above the stability limit; lower it)" if diverged else ""
         if diverged and getattr(model.rule, "by_chance", False):
-            unstable = unstable.replace(";", ", or chance fills what are no probabilities;")
+            unstable = unstable.replace(";", ", or chance does not return probabilities;")
         message = f"{runs} runs: {diverged} diverged{unstable}, {cut} interrupted or not begun"
         message = worded(message, errors, lambda i: f"is run {i}")
-        warn(message + " What they did not reach is nan." + check.see("start", "When something is wrong"))
-    records = [np.stack([_padded(part, max(map(len, parts))) for part in parts]) for parts in zip(*rows, strict=True)]
+        warn(message + " Their missing records are nan." + check.see("start", "When something is wrong"))
+    records = [np.stack([_padded(x, max(map(len, of_runs))) for x in of_runs]) for of_runs in zip(*arrays, strict=True)]
     return records, {"success": not (diverged or cut or errors), "message": message}
 
 
 def _padded(records, n):
-    """Records (m, ...) with nan for those not reached, (n, ...)."""
+    """Records (m, ...) padded with nan to (n, ...)."""
     return np.concatenate([records, np.full((n - len(records), *records.shape[1:]), np.nan)])

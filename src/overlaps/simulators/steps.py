@@ -1,27 +1,27 @@
-"""Steps of a run: rates, samples drawn in blocks, records that are due, an end at nan or Ctrl-C that keeps the rest."""
+"""Steps of a run: rates, samples drawn in chunks, records at given steps, and an early end at nan or Ctrl-C."""
 
 import numpy as np
 
 from .._base import check
 from ..integrators.run import DIVERGED
 
-# Steps whose rates are looked up at once: a call of Python in some thousand steps does not show, and the table stays in
-# the cache.
-ROWS = 2**12
+# Steps whose rates are computed in one call. With half as many, calls in Python take more time in total; with twice as
+# many, the table may leave the cache. It does not change results.
+STEPS_PER_CALL = 2**12
 
 
 class Rates:
     """Rows (eta, eta_v, eta kappa, eta_v kappa_v) of the steps from ``first`` on, and factors of the label noise.
 
-    Step n happens at alpha = n / N, the quotient of integers.  ``take`` ends where the batch size, ``batch``, changes:
-    the next call begins with another one.
+    Step n happens at alpha = n / N, the quotient of integers.  All steps of one call of ``take`` have the same batch
+    size ``batch``, because ``left`` limits their number at a change.
     """
 
     def __init__(self, model, N, first, evaluator=None):
         self.model, self.N, self.step, self.evaluator = model, N, int(first), evaluator
         kappa, kappa_v = model.weight_decay
         row = model.eta, model.eta_v, model.eta * kappa, model.eta_v * kappa_v
-        self.rows = np.tile(np.array(row, dtype=float), (ROWS, 1))
+        self.rows = np.tile(np.array(row, dtype=float), (STEPS_PER_CALL, 1))
         self.cuts = [] if evaluator is None else [first_step(knot, N) for knot in evaluator.batch_jumps]
         self.batch = self._batch()
 
@@ -34,7 +34,7 @@ class Rates:
         """(at most ``limit`` steps of one batch size, whether this ``batch`` differs from the step before)."""
         before, self.batch = self.batch, self._batch() if self.cuts else self.batch
         later = [cut for cut in self.cuts if cut > self.step]
-        return min(int(limit), ROWS, *(cut - self.step for cut in later[:1])), self.batch != before
+        return min(int(limit), STEPS_PER_CALL, *(cut - self.step for cut in later[:1])), self.batch != before
 
     def take(self, n):
         """Rates (n, 4) and factors of the noise (n,) or None of the next n steps."""
@@ -58,7 +58,7 @@ def first_step(knot, N):
 
 
 def check_batches(model, evaluator):
-    """Refuse a schedule of the batch size that does not give whole batches."""
+    """Raise an error for a schedule of the batch size that does not give integer batches."""
     f = evaluator.named.get("batch_size")
     for piece in () if f is None else f.pieces:
         if piece.kind != "constant":
@@ -76,16 +76,16 @@ def check_batches(model, evaluator):
 
 
 class Chunks:
-    """Samples drawn in blocks and taken in pieces; the stream does not depend on how it is cut."""
+    """Samples drawn in chunks and taken a few at a time; the samples do not depend on how many are taken at once."""
 
     left: tuple = ()
 
     def draw(self, batch):
-        """Arrays (length, batch, ...) of the next block."""
+        """Arrays (length, batch, ...) of the next chunk."""
         raise NotImplementedError
 
     def take(self, steps, changed, batch):
-        """The next entries of each array of ``draw``, at most ``steps``; all of them are new if ``changed``."""
+        """The next entries, at most ``steps``, of each array of ``draw``; from a new chunk if ``changed``."""
         if changed or not self.left or len(self.left[0]) == 0:
             self.left = self.draw(batch)
         taken = tuple(x[:steps] for x in self.left)
@@ -94,27 +94,27 @@ class Chunks:
 
 
 def largest(record):
-    """The largest of the overlaps and second layers of a record; infinite where one is no number."""
-    return max(np.max(np.abs(part), initial=0.0) if np.all(np.isfinite(part)) else np.inf for part in record)
+    """Largest absolute value of the arrays of a record; infinite if one of them is not finite."""
+    return max(np.max(np.abs(x), initial=0.0) if np.all(np.isfinite(x)) else np.inf for x in record)
 
 
 def follow(steps, step, record, tick=None, size=largest):
-    """Records at the given step counts; fewer after Ctrl-C, and none after one that has diverged, which is nan.
+    """Records at the given step counts; fewer after Ctrl-C, and the last one is nan if the run diverged.
 
-    ``step(limit)`` makes at most that many steps and returns how many; ``record()`` returns a tuple of arrays, whose
-    ``size`` may grow as in ``solve``: beyond that nothing is learned any more.
+    ``step(limit)`` makes at most ``limit`` steps and returns their number; ``record()`` returns a tuple of arrays. The
+    run has diverged if their ``size`` exceeds the limit of ``solve``.
     """
-    records, most = [], DIVERGED * max(1.0, size(record()))
+    records, limit = [], DIVERGED * max(1.0, size(record()))
     done = 0
     try:
         for target in steps:
             while done < target:
                 if tick is not None:
-                    tick(done)  # before the steps: an interruption here loses none
+                    tick(done)  # before the steps, so that an interruption here loses none
                 done += step(target - done)
             records.append(record())
-            if size(records[-1]) > most:
-                records[-1] = tuple(np.full_like(part, np.nan) for part in records[-1])
+            if size(records[-1]) > limit:
+                records[-1] = tuple(np.full_like(x, np.nan) for x in records[-1])
                 break
     except KeyboardInterrupt:
         pass
@@ -122,11 +122,11 @@ def follow(steps, step, record, tick=None, size=largest):
 
 
 def stacked(records, *shapes):
-    """One array (n, *shape) for each part of the n records."""
+    """One array (n, *shape) for each array of the n records."""
     return tuple(np.reshape([record[i] for record in records], (len(records), *x)) for i, x in enumerate(shapes))
 
 
-def sound(W, factor, v):
-    """The weights ``factor[0] W`` in double precision, or nothing but nan when the run has diverged."""
+def finite_weights(W, factor, v):
+    """The weights ``factor[0] W`` in double precision; all nan if the run has diverged."""
     diverged = not np.all(np.isfinite(W)) or not np.all(np.isfinite(v))
     return np.full(W.shape, np.nan) if diverged else factor[0] * W.astype(float)
