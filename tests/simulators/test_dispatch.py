@@ -1,4 +1,4 @@
-"""Plans: what simulate does with models of its own kind, with others, and with options it does not know."""
+"""Specifications of runs: models of a user's class, other models, and options that simulate does not have."""
 
 import dataclasses
 from functools import partial
@@ -19,7 +19,7 @@ class Dimmed(ov.Model):
 
 
 @specify.register
-def dimmed_plan(model: Dimmed, N, children, start, method, student_scale, dtype, *, offset=0.0):
+def specify_dimmed(model: Dimmed, N, children, start, method, student_scale, dtype, *, offset=0.0):
     bright = dataclasses.replace(model, eta=model.eta * model.gain**2)  # what the device takes from a linear unit
     run = partial(brightened, bright=bright, offset=offset)
     return SimulationSpec("dimmed", run, [start.on(model)] * len(children), ensemble)

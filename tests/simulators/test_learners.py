@@ -6,7 +6,7 @@ from helpers import few
 from scipy import stats
 
 import overlaps as ov
-from overlaps.simulators._force import weigh
+from overlaps.simulators._force import fill_overlaps
 
 R = ov.rules
 TWO = ov.Spectrum(s=[1.6, 0.4], p=[0.5, 0.5])
@@ -167,6 +167,6 @@ def test_overlaps_of_weights_are_weighted_by_the_eigenvalues():
     rng = np.random.default_rng(4)
     W, W_star, s = rng.normal(size=(2, 7)), rng.normal(size=(3, 7)), rng.uniform(0.2, 2.0, 7)
     S, unused = np.zeros((5, 5)), np.zeros(1)
-    weigh((unused,) * 5 + (S, s), W, 0.7, W_star)
+    fill_overlaps((unused,) * 5 + (S, s), W, 0.7, W_star)
     fields = np.vstack([0.7 * W, W_star])
     np.testing.assert_allclose(S, fields * s @ fields.T / 7, rtol=1e-13)
