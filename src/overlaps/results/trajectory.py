@@ -30,8 +30,8 @@ class EpsErrorModel(NamedTuple):
     # Rounding of the overlaps adds up as a random walk: the rounding of eps_g is multiplied by 0.2 sqrt(nfev). The
     # factor is empirical; halved, runs differ by more than their estimates; doubled, estimates exceed the differences.
     random_walk: float = 0.2
-    # Error of eps_g in units of the tolerances, for methods that do not accumulate it: their tolerances bound the error
-    # of one step only. Halved: some errors exceed the estimate; doubled: the estimate is less sharp.
+    # Error of eps_g in units of the tolerances, for methods that do not accumulate it; the tolerances bound only the
+    # error of a single step. Halved: more errors exceed the estimate; doubled: the estimate is less sharp.
     per_tolerance: float = 10.0
 
 
