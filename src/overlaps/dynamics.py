@@ -24,11 +24,12 @@ class CertificationLimits(NamedTuple):
     """Relative errors that ``certify=True`` accepts."""
 
     # Accepted error in units of rtol. Plateaus amplify the errors of steps, by less than this in all tests with random
-    # settings. Halved: a plateau may fail that the tests accept; doubled: a wrong curve passes with a larger error.
+    # settings. Halved: correct curves with long plateaus may fail; doubled: wrong curves pass with larger errors.
     max_amplification: float = 1000.0
     max_error: float = 0.1  # accepted error at any rtol; only rtol above 1e-4 reaches it
-    # Error of a run, in units of its difference from the second run. Both errors may be equally large and cancel in
-    # part, where a plateau amplifies rounding beyond the tolerances. Halved: such a cancellation passes.
+    # Error of a run, in units of its difference from the second run. Where a plateau amplifies rounding beyond the
+    # tolerances, both errors are equally large and may partly cancel. Halved: such a cancellation passes; doubled:
+    # correct curves fail more often.
     difference_factor: float = 2.0
 
 
@@ -104,7 +105,7 @@ def solve(
         The learning problem: one task, tasks in sequence (:class:`Stages`), tasks mixed in each step (:class:`Mixed`),
         or directions that adapt a frozen student (:func:`overlaps.low_rank`).
     start : State
-        Initial order parameters, at time ``start.alpha``: 0, or the time of the record if it is one of a solution.
+        Initial order parameters at time ``start.alpha``, which is 0 unless the state is a record of a solution.
     alpha : tuple of two floats, or array_like
         Learning time, steps / N. A tuple (from, to) is an interval: every step of the solver is recorded. An array is
         a list of increasing output times. An interval begins at ``start.alpha``; output times are not earlier.

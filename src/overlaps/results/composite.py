@@ -258,7 +258,7 @@ class MixedTrajectory(_OfTasks, Trajectory):  # type: ignore[misc]  # error is a
     model : Mixed
         The learning problem.
     eps_g : ndarray, shape (n,)
-        Mean error over the tasks in their shares at that time; ``error(i)`` is the error of one task.
+        Mean error over the tasks, weighted by their shares at that time; ``error(i)`` is the error on one task.
     v : ndarray, shape (n, K), or (n, tasks, K)
         Second layer, or those of all tasks.
     alpha, Q, R, q, r, tau, T, ...
@@ -297,7 +297,7 @@ class MixedEnsemble(_OfTasks, Ensemble):
     model : Mixed
         The learning problem.
     eps_g : ndarray, shape (runs, n)
-        Mean error over the tasks in their shares; ``error(i)`` is the error of one task.
+        Mean error over the tasks, weighted by their shares; ``error(i)`` is the error on one task.
     v : ndarray, shape (runs, n, K), or (runs, n, tasks, K)
         Second layer, or those of all tasks.
     alpha, Q, R, q, r, tau, T, N, ...

@@ -105,7 +105,8 @@ class _Window:
 
         (width, height), below = figure_size(5.5 * panels, 4.0), 0.35 * len(ranges)
         self.figure: Any = plt.figure(figsize=(width, height + below), layout="constrained")
-        upper, lower = self.figure.subfigures(2, 1, height_ratios=[height, below])
+        subfigures: Any = self.figure.subfigures(2, 1, height_ratios=[height, below])
+        upper, lower = subfigures
         self.axes = tuple(upper.subplots(1, panels, squeeze=False)[0])
         self.controls, self._ranges, self._slow, self._pending = {}, ranges, False, lambda: None
         slider_axes = lower.subplots(len(ranges), 1, squeeze=False)[:, 0]
