@@ -137,7 +137,7 @@ def solve(
 
         Supported: erf, linear and quadratic units, the same on both sides, and K = M. Refused: other activations
         (relu, tanh, ...), label noise, weight decay, a trained second layer and teachers of latents. Linear networks
-        with several units learn only the sum of their teachers; use K = M = 1, as in :mod:`overlaps.theory.linear`.
+        with several units learn only the sum of their units; use K = M = 1, as in :mod:`overlaps.theory.linear`.
     blocks : bool
         Whether to return the overlaps of every block. A record takes 8 (L (K M + K (K + 1) / 2) + K + 2) bytes during
         the integration and 8 (L K (K + M) + K + 2) bytes in the result; an interval may have thousands of records, one
