@@ -30,8 +30,8 @@ from .stability import CriticalEta, FixedPoint, Linearisation, critical_eta, fix
 from .stability.plateaus import Plateau
 from .sweeps import Sweep, sweep
 
-# rooms that are loaded when one of their names is first used, and these names
-_LATER = {
+# packages that are imported when one of their names is first used, and their public names
+_LAZY = {
     "manifold": {
         *("HiddenManifold", "hidden_manifold", "ManifoldEnsemble", "latents"),
         *("GaussianCovariates", "gaussian_covariates", "CovariatesEnsemble", "covariates"),
@@ -41,8 +41,11 @@ _LATER = {
     "theory": set(),
     "static": set(),
 }
-_THEORIES = "cayley_hamilton", "linear", "quadratic", "scaling", "stationary", "escape_time"  # with records
-Immutable.kinds.later += [f"{__name__}.{x}" for x in (*_LATER, *(f"theory.{x}" for x in _THEORIES))]  # the last first
+# modules that define results, and are imported when a file contains a class that is not yet loaded, the last one first
+Immutable.kinds.later += [f"{__name__}.{x}" for x in _LAZY]
+Immutable.kinds.later += [
+    f"{__name__}.theory.{x}" for x in ("cayley_hamilton", "linear", "quadratic", "scaling", "stationary", "escape_time")
+]
 
 if TYPE_CHECKING:
     from . import static, theory
@@ -54,7 +57,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        for package, names in _LATER.items():
+        for package, names in _LAZY.items():
             if name == package or name in names:
                 module = import_module(f".{package}", __name__)
                 return globals().setdefault(name, module if name == package else getattr(module, name))
@@ -69,9 +72,8 @@ __all__ = [
     "compare", "compress", "compression_error", "covariates", "critical_eta", "erf", "explore", "fixed_point",
     "fluctuations", "gaussian_covariates", "gaussian_mixture", "greedy_schedule", "hessian", "hidden_manifold",
     "isotropic", "latents", "leaky_relu", "learner", "linear", "linearise", "load", "low_rank", "optimal_schedule",
-    "polynomial", "plateau", "power_law", "previous_student", "quadratic", "quadratic_network", "relu",
-    "reproducible", "rules",
-    "save", "schedule_gradient", "sign", "simulate", "solve", "solve_many", "static", "style", "sweep", "tanh",
+    "polynomial", "plateau", "power_law", "previous_student", "quadratic", "quadratic_network", "relu", "reproducible",
+    "rules", "save", "schedule_gradient", "sign", "simulate", "solve", "solve_many", "static", "style", "sweep", "tanh",
     "distill", "theory", "tlog_rmse",
 ]  # fmt: skip
 __dir__ = public_dir(__name__)

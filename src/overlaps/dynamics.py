@@ -1,11 +1,11 @@
-"""Integration of the order-parameter equations: one problem, or many of one shape at once."""
+"""Integration of the order-parameter equations: one problem, or a batch of problems of one shape."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -19,16 +19,25 @@ from .models.start import output_times
 from .results import Batch, SummedTrajectory, Trajectory
 from .results.composite import LowRankTrajectory, MixedTrajectory, StagedTrajectory, shown_times
 
-# Errors that certify=True allows, in units of rtol: plateaus multiply errors of the steps, in the random settings of
-# the tests always by less. A larger difference of two runs means that one of them is wrong; so does one above MOST.
-FACTOR, MOST = 1000.0, 0.1
-# Error of a run in units of its difference from the second one. Where a plateau amplifies rounding beyond tolerances,
-# both runs err as much, and may cancel in part.
-MARGIN = 2.0
+
+class CertificationLimits(NamedTuple):
+    """Relative errors that ``certify=True`` accepts."""
+
+    # Accepted error in units of rtol. Plateaus amplify the errors of steps, by less than this in all tests with random
+    # settings. Halved: correct curves with long plateaus may fail; doubled: wrong curves pass with larger errors.
+    max_amplification: float = 1000.0
+    max_error: float = 0.1  # accepted error at any rtol; only rtol above 1e-4 reaches it
+    # Error of a run, in units of its difference from the second run. Where a plateau amplifies rounding beyond the
+    # tolerances, both errors are equally large and may partly cancel. Halved: such a cancellation passes; doubled:
+    # correct curves fail more often.
+    difference_factor: float = 2.0
+
+
+CERTIFICATION = CertificationLimits()
 
 
 class SolveOptions(TypedDict, total=False):
-    """Keywords of ``solve`` that do not decide what it returns, for type checkers."""
+    """Keywords of ``solve`` on which the type of its result does not depend, for type checkers."""
 
     method: str | type
     rtol: float
@@ -92,88 +101,99 @@ def solve(
 
     Parameters
     ----------
-    model : Model, Stages or Mixed
-        The learning problem; several tasks in a row are :class:`Stages`, tasks mixed in one step :class:`Mixed`.
+    model : Model, Stages, Mixed or LowRank
+        The learning problem: one task, tasks in sequence (:class:`Stages`), tasks mixed in each step (:class:`Mixed`),
+        or directions that adapt a frozen student (:func:`overlaps.low_rank`).
     start : State
-        Initial order parameters, and the time ``start.alpha`` they belong to (0 unless it is a record).
+        Initial order parameters at time ``start.alpha``, which is 0 unless the state is a record of a solution.
     alpha : tuple of two floats, or array_like
-        An interval (from, to), recorded at every step of the solver; or increasing output times. Time is
-        alpha = steps / N and begins at the start's, ``start.alpha``: an interval begins there, no output time
-        lies before it.
+        Learning time, steps / N. A tuple (from, to) is an interval: every step of the solver is recorded. An array is
+        a list of increasing output times. An interval begins at ``start.alpha``; output times are not earlier.
     method : str or OdeSolver class
-        "structured" (:class:`~overlaps.integrators.bdf.StructuredBDF`: stiff problems, long times), "exponential"
-        (:class:`~overlaps.integrators.exponential.ExponentialMidpoint`: moderate accuracy), any name known to
-        ``scipy.integrate.solve_ivp``, or a subclass of ``scipy.integrate.OdeSolver``. "DOP853" is SciPy's with eps_g in
-        its error control (:class:`~overlaps.integrators.dop853.DOP853`). "auto" takes it for short or non-stiff
-        problems and "structured" otherwise, and says in the result what it took and why.
+        The integrator:
+
+        - "auto": "DOP853" for short or non-stiff problems, "structured" otherwise; ``Trajectory.method`` names the
+          choice and its reason.
+        - "DOP853": SciPy's method, with eps_g in its error control (:class:`~overlaps.integrators.dop853.DOP853`).
+        - "structured": for stiff problems and long times (:class:`~overlaps.integrators.bdf.StructuredBDF`).
+        - "exponential": moderate accuracy (:class:`~overlaps.integrators.exponential.ExponentialMidpoint`).
+        - any other name that ``scipy.integrate.solve_ivp`` accepts, or a subclass of ``scipy.integrate.OdeSolver``.
     rtol, atol : float
-        Tolerances on the overlaps; atol is min(1e-12, 1e-4 rtol) by default. The default methods and "exponential"
-        also control the relative error of eps_g, until rounding hides it: the rounding of Q and R, or with "structured"
-        about 5e-14 for erf and 5e-15 for linear units; for a :class:`~overlaps.activations.rule.Rule` where its
-        averages are known to 1e-8. ``Trajectory.eps_floor`` is the error that remains; ``late=True`` goes below it. A
-        plateau amplifies every error.
+        Tolerances on the overlaps; atol is min(1e-12, 1e-4 rtol) by default. The first four methods also control the
+        relative error of eps_g, down to rounding: that of Q and R, or with "structured" about 5e-14 for erf and 5e-15
+        for linear units. For a :class:`~overlaps.activations.rule.Rule` they do so if its averages are accurate to
+        1e-8. ``Trajectory.eps_floor`` estimates the remaining error of eps_g; ``late=True`` resolves smaller values.
+        A plateau amplifies every error.
     progress : bool
         Show a progress bar.
     stop : float or callable, optional
         Stop where eps_g falls below this number, or where the number ``stop(alpha, state)`` changes sign.
     late : bool
-        Follow perfectly learnable problems down to eps_g of 1e-200, below which 0.0 or rounding is returned: once every
-        student has nearly learned its teacher, the overlaps of their differences are integrated in place of Q and R,
-        whose rounding hides eps_g below about 1e-16 (:mod:`overlaps.flow.differences`). For erf, linear and quadratic
-        units, the same on both sides, and K = M; refused are other activations (relu, tanh, ...), label noise, weight
-        decay, a trained second layer and teachers of latents. Where v differs from v*, or a student learns no teacher,
-        Q and R are integrated to the end. "exponential" is followed by "structured". Linear networks of several units
-        learn their sum only: take K = M = 1, as in :mod:`overlaps.theory.linear`.
+        Resolve eps_g of perfectly learnable problems down to 1e-200; smaller values are returned as 0.0 or rounding.
+        Rounding of Q and R hides eps_g below about 1e-16. Once every student has nearly learned its teacher, the
+        overlaps of the differences of students and teachers are therefore integrated in place of Q and R
+        (:mod:`overlaps.flow.differences`); with "exponential", by "structured". If v differs from v*, or a student
+        learns no teacher, Q and R are integrated to the end.
+
+        Supported: erf, linear and quadratic units, the same on both sides, and K = M. Refused: other activations
+        (relu, tanh, ...), label noise, weight decay, a trained second layer and teachers of latents. Linear networks
+        with several units learn only the sum of their units; use K = M = 1, as in :mod:`overlaps.theory.linear`.
     blocks : bool
-        Whether to keep the overlaps of every block. A record takes 8 (L (K M + K (K + 1) / 2) + K + 2) bytes while it
-        is integrated and 8 (L K (K + M) + K + 2) in the result, and an interval records every step: thousands of them.
-        With ``blocks=False`` it is L = 1 in both formulas, and a :class:`~overlaps.results.trajectory.SummedTrajectory`
-        comes back, whose records are no starts and which has no ``at``.
+        Whether to return the overlaps of every block. A record takes 8 (L (K M + K (K + 1) / 2) + K + 2) bytes during
+        the integration and 8 (L K (K + M) + K + 2) bytes in the result; an interval may have thousands of records, one
+        for each step. With ``blocks=False``, L is 1 in both formulas and the result is a
+        :class:`~overlaps.results.trajectory.SummedTrajectory`: its records cannot start another solution, and ``at``
+        is not available.
     schedule : Schedule or dict, optional
-        Factor on eta and eta_v along alpha; or factors by name, on "eta", "eta_v", "noise", "weight_decay" and
-        "batch_size" and on "s", the variances of the inputs (:class:`Schedule`). Every method steps onto its knots.
+        Factor on eta and eta_v as a function of alpha (:class:`Schedule`); or a dict of such factors, on "eta",
+        "eta_v", "noise", "weight_decay", "batch_size" and "s" (the variances of the inputs). Steps end at the knots.
     certify : bool
-        Make a second run, recorded at the same times, which is more work than the first, and give the differences in
-        ``Trajectory.error``. Its tolerances are 100 times smaller; where the method becomes no more accurate (below
-        rtol 1e-9 for "structured", 1e-12 for others) it is by DOP853, or RK45 if the first is by DOP853. ``success`` is
-        False where twice the differences exceed 1000 rtol, or 0.1 in any case, of the largest overlap or of the smaller
-        eps_g (beyond 10 ``eps_floor``): plateaus amplify errors of the steps, in the tests always by less than 1000, so
-        that a larger difference means a wrong curve. It is False, too, where no second run is affordable.
+        Integrate a second time and return the differences in ``Trajectory.error``. The second run is recorded at the
+        same times and takes more work than the first: its tolerances are 100 times smaller. Where the method does not
+        become more accurate (below rtol 1e-9 for "structured", 1e-12 for others), the second run uses DOP853, or RK45
+        if the first one used DOP853.
+
+        ``success`` is False if twice a difference exceeds min(1000 rtol, 0.1) times the largest overlap, or for eps_g
+        that fraction of the smaller of both values plus 10 ``eps_floor``. Plateaus amplify the errors of steps, by less
+        than 1000 in all tests, so a larger difference indicates a wrong curve. ``success`` is also False if a second
+        run is not affordable.
     **options
-        Passed to the SciPy solver: ``max_step``, ``first_step``, and for BDF, Radau and LSODA what they have besides.
+        Passed to the SciPy solver: ``max_step`` and ``first_step``; for BDF, Radau and LSODA also their own options.
 
     Returns
     -------
-    Trajectory, or SummedTrajectory with ``blocks=False``, or StagedTrajectory for Stages, MixedTrajectory for Mixed
-        With ``success``, ``message`` and ``nfev``. A diverging, failing or interrupted integration returns the part
-        that was computed with ``success=False``.
+    Trajectory
+        With ``success``, ``message`` and ``nfev``. An integration that diverges, fails or is interrupted returns the
+        records computed so far, with ``success=False``. The result is a SummedTrajectory with ``blocks=False``, a
+        StagedTrajectory for Stages, a MixedTrajectory for Mixed and a LowRankTrajectory for LowRank.
 
     Raises
     ------
     ValueError
-        Bad input, before any integration; overlaps of 1e70 or more, whose products are no numbers.
+        Invalid arguments, before any integration; overlaps of 1e70 or more, whose products overflow.
 
     Warns
     -----
     RuntimeWarning
-        Once, with the message, when the integration did not succeed.
+        Once, with the message, if the integration did not succeed.
 
     Notes
     -----
-    In a gradient flow a student with a kink at the origin (relu, leaky relu, absolute value) may shrink to norm zero at
-    a finite time. Its force does not vanish there but has no direction any more, so the equations end: the
-    integration stops and names the student. The noise of SGD (``gradient_flow=False``) keeps norms positive.
+    In a gradient flow, the norm of a student with a kink at the origin (relu, leaky relu, absolute value) may reach
+    zero at a finite time. The force does not vanish there, but its direction is undefined, so the equations end: the
+    integration stops, and the message names the student. The noise of SGD (``gradient_flow=False``) keeps norms
+    positive.
 
-    Kinked students that are nearly parallel amplify errors, since the flow knows their angle, the root of 1 - cos^2. A
-    run that comes within an angle of 0.003 is repeated with norms moved by rtol; the change of eps_g enters
-    ``eps_floor``, and a change of the overlaps above 1000 rtol ends with ``success=False`` and a sentence: the curve is
-    complete, the tolerance was not met.
+    Kinked students that are nearly parallel amplify errors: the flow depends on the angle between them, and the
+    overlaps determine only its cosine. If an angle falls below 0.003, the run is repeated with norms perturbed by rtol.
+    The change of eps_g enters ``eps_floor``. If an overlap changes by more than 1000 rtol, ``success`` is False and the
+    message gives the reason: the curve is complete, but the tolerance was not met.
 
-    A start in which students are sums of others or of teachers up to rounding (their covariance has an eigenvalue
-    zero) is kept to the cone of covariances at every step, and repeated with norms moved by 4e-15.
-    The change enters ``eps_floor``; one above 1e-5 of eps_g, which neither rounding nor the errors of the steps
-    explain, ends with ``success=False`` and a sentence: the curve is complete, but depends on digits that the start
-    does not have.
+    If students of the start are linear combinations of other students or of teachers up to rounding (the covariance of
+    the fields has an eigenvalue zero), every step is projected onto the covariance matrices, and the run is repeated
+    with norms perturbed by 4e-15. The change of eps_g enters ``eps_floor``. If it exceeds 1e-5 of eps_g, and neither
+    rounding nor the errors of steps explain it, ``success`` is False and the message gives the reason: the curve is
+    complete, but depends on digits beyond the precision of the start.
 
     References
     ----------
@@ -188,72 +208,74 @@ def solve(
     >>> bool(abs(traj.eps_g[-1] - np.exp(-2) / 2) < 1e-9)
     True
     """
-    # test: tests/results/test_certified.py::test_errors_are_those_of_the_curve
     check.flag("blocks", blocks)
     controls = {"method": method, "rtol": rtol, "atol": atol, "stop": stop, "late": late, "blocks": blocks, **options}
     controls["progress"], certify = progress, check.flag("certify", certify)
     segments: Any = [(model, start, alpha, schedule)]
-    parts: list[Any] = []
+    results: list[Any] = []
     check.flag("late", late)
     check_features("solve", model, schedule, late=late, blocks=blocks, stop=stop, certify=certify)
     if isinstance(model, Stages):
         times, every_step = output_times(alpha, check.state(start).alpha)
-        wanted = None if every_step else np.ravel(alpha)
-        segments = model.in_turn(start, times, wanted, schedule, parts)
+        requested = None if every_step else np.ravel(alpha)
+        segments = model.in_turn(start, times, requested, schedule, results)
     for segment in segments:
-        parts.append(_solved(*segment, **controls))
+        results.append(_solved(*segment, **controls))
     if isinstance(model, Stages):
-        traj = StagedTrajectory(model=model, alpha=shown_times(parts, wanted), parts=tuple(parts))
+        traj = StagedTrajectory(model=model, alpha=shown_times(results, requested), parts=tuple(results))
     else:
-        traj = _certified(parts[0], start, options) if certify else parts[0]
+        traj = _certified(results[0], start, options) if certify else results[0]
     if not traj.success:
         warn(traj.message + check.see("integration", "When it does not end well"))
     return traj
 
 
 def _solved(model, start, alpha, schedule, **controls):
-    """The solution as a record: of all blocks, or of their sums."""
+    """Solve and return the result with all blocks, or with their sums."""
     fields = vars(evolve(model, start, alpha, schedule=schedule, **controls))
     kinds: dict[type, Any] = {Mixed: MixedTrajectory, LowRank: LowRankTrajectory}
     return kinds.get(type(model), Trajectory)(**fields) if controls["blocks"] else SummedTrajectory.of(fields)
 
 
 def _certified(traj, start, options):
-    """The trajectory with ``error``, and without success where it missed its tolerance by more than is allowed."""
+    """Return the trajectory with ``error``; ``success`` is False if an error exceeds ``CERTIFICATION``."""
     late, names = traj.eps_late is not None, ("Q", "R", "v", "mean_fields") if traj.model.n_classes else ("Q", "R", "v")
-    blocks = late or traj.model.n_classes > 0 or len(traj.model.groups) > 1 or traj.changing  # whose errors need them
+    # these errors cannot be computed from sums over blocks
+    blocks = late or traj.model.n_classes > 0 or len(traj.model.groups) > 1 or traj.changing
     solve_again = partial(_solved, traj.model, start, traj.alpha, traj.schedule, late=late, blocks=blocks)
     other, reason = second_run(traj, start, options, solve_again)
     if other is None:
         refused = {"success": False, "message": f"{traj.message} But not certified: {reason}."}
         return replace(traj, **refused) if traj.success else traj
-    n, error, allowed = len(other), {}, min(FACTOR * traj.rtol, MOST)
+    limits = CERTIFICATION
+    n, error, allowed = len(other), {}, min(limits.max_amplification * traj.rtol, limits.max_error)
     for name in names:
-        mine = getattr(traj, name)
-        error[name] = np.full(mine.shape, np.nan)
-        error[name][:n] = mine[:n] - getattr(other, name)
-    # errors relative to eps_g only down to what eps_g resolves
-    least, size = np.maximum(traj.eps_floor, np.finfo(float).tiny), max(1.0, np.max(np.abs(traj.S)))
+        first = getattr(traj, name)
+        error[name] = np.full(first.shape, np.nan)
+        error[name][:n] = first[:n] - getattr(other, name)
+    # errors of eps_g are relative to eps_g, or to eps_floor if that is larger
+    floor, size = np.maximum(traj.eps_floor, np.finfo(float).tiny), max(1.0, np.max(np.abs(traj.S)))
     change, smaller = np.full((2, len(traj)), np.nan)
     change[:n], smaller[:n] = traj.eps_g[:n] - other.eps_g, np.minimum(traj.eps_g[:n], other.eps_g)
-    error["eps_g"] = change / np.maximum(traj.eps_g, least)
+    error["eps_g"] = change / np.maximum(traj.eps_g, floor)
     result = replace(traj, nfev=traj.nfev + other.nfev, **{f"error_{name}": x for name, x in error.items()})
     if not traj.success:
         return result
     if not other.success:
-        said = f"the second run, {other.solver.__name__} at rtol {other.rtol:.1g}, {other.message}"
+        reason = f"the second run, {other.solver.__name__} at rtol {other.rtol:.1g}, {other.message}"
     else:
-        overlaps = MARGIN * max(np.max(np.abs(error[name]), initial=0.0) for name in names) / size
-        # what the steps say of their own errors excuses no more than they can hide: a curve that is too large says more
-        hidden = np.minimum(least, np.maximum(HIDDEN * traj.rounding, np.finfo(float).tiny))
-        missed = MARGIN * np.abs(change) > allowed * smaller + FLOORS * hidden
+        overlaps = limits.difference_factor * max(np.max(np.abs(error[name]), initial=0.0) for name in names) / size
+        # The tolerance includes eps_floor only up to a multiple of rounding: the errors of steps that eps_floor also
+        # contains are large on a curve that is too large, and would hide its error.
+        hidden = np.minimum(floor, np.maximum(HIDDEN * traj.rounding, np.finfo(float).tiny))
+        missed = limits.difference_factor * np.abs(change) > allowed * smaller + FLOORS * hidden
         if overlaps <= allowed and not np.any(missed):
             return result
         at = traj.alpha[np.argmax(missed)] if np.any(missed) else None
         worst = f"of eps_g first at alpha = {at:.6g}" if overlaps <= allowed else f"{overlaps:.1g} in the overlaps"
-        limit = f"{FACTOR:g} rtol" if allowed < MOST else f"{MOST:g}"
-        said = f"errors exceed {limit} ({worst})"
-    return replace(result, success=False, message=f"{traj.message} But not certified: {said}. Try a smaller rtol.")
+        limit = f"{limits.max_amplification:g} rtol" if allowed < limits.max_error else f"{limits.max_error:g}"
+        reason = f"errors exceed {limit} ({worst})"
+    return replace(result, success=False, message=f"{traj.message} But not certified: {reason}. Try a smaller rtol.")
 
 
 def solve_many(
@@ -273,65 +295,68 @@ def solve_many(
     simd: bool | None = None,
     **options: Any,
 ) -> Batch:
-    """Integrate many problems of one shape: the equations and the steps of :func:`overlaps.solve`, in threads.
+    """Integrate a batch of problems of one shape in threads: the equations and the steps of :func:`overlaps.solve`.
 
-    Trajectories are stepped by DOP853 in compiled code, without Python in between: side by side in the lanes of vector
-    registers where that pays, else one after another in each thread.
-    Problems beyond that code go through ``solve`` in the same threads, at its speed: stiff problems, other
-    methods, schedules and activations of Python functions, the step in which ``stop`` is met, kinked students that are
-    nearly parallel, divergence.
+    Trajectories are integrated by DOP853 in compiled code, several at once in vector registers (SIMD) where that is
+    faster, otherwise one after another in each thread. Other problems are integrated by ``solve`` in the same threads,
+    at the speed of ``solve``: stiff problems, other methods, schedules and activations that are Python functions, the
+    step in which ``stop`` is met, kinked students that are nearly parallel, divergence.
 
     Parameters
     ----------
     models : Model or sequence of Model
-        The learning problem: equal K, M, L and activations, with all second layers trained or none; rates, noise,
-        second layers, teachers and eigenvalues may differ, and weights, labels, means and variances of C classes.
+        The learning problems, b in number. They have the same K, M, L and activations, and all or none of the second
+        layers are trained. Rates, noise, second layers, teachers and eigenvalues may differ, and so may the weights,
+        labels, means and variances of C classes.
     starts : State or sequence of State
-        Initial order parameters. One model, or one start, serves all.
+        Initial order parameters. A single model or a single start is used for all trajectories.
     alpha : array_like, shape (n,)
-        Increasing output times >= 0, shared by all, with the start at alpha = 0.
+        Increasing output times >= 0, common to all trajectories, which start at alpha = 0.
     threads : int, optional
-        Number of threads; all cores by default. Results do not depend on it, digit by digit.
+        Number of threads; all cores by default. Results do not depend on it, to the last bit.
     stop, method, rtol, atol, **options
-        As in :func:`overlaps.solve`, for each trajectory; ``late`` and ``certify`` are left to it.
+        As in :func:`overlaps.solve`, for each trajectory; ``late`` and ``certify`` are available there only.
     blocks : bool
-        Whether to keep the overlaps of every block; otherwise Q, R and v only.
+        Whether to return the overlaps of every block; otherwise only Q, R and v.
     max_memory : float
-        Bytes above which nothing is begun; the records take 8 b (n + 1) (L (K M + K (K + 1) / 2) + 1).
+        Limit in bytes above which the call is refused. The records take 8 b (n + 1) (L (K M + K (K + 1) / 2) + 1).
     progress : bool
         Show a progress bar over trajectories.
     schedule : Schedule or dict, or sequence of them, optional
-        As in :func:`overlaps.solve`; a sequence has one for each trajectory, or None where nothing changes.
-    lanes : bool, optional
-        Whether trajectories are stepped side by side: erf, linear or quadratic students of teachers of their kind, at
-        most 12 of both and 8 eigenvalues, and of the last two kinds 128 overlaps in all blocks. By default batches of
-        at least 64 of these are; ``False`` keeps the last bit of ``solve``, ``True`` takes fewer.
+        As in :func:`overlaps.solve`; a sequence has one entry for each trajectory, None for constant rates.
+    simd : bool, optional
+        Whether to integrate several trajectories at once in vector registers. Supported: erf, linear or quadratic
+        units, the same on both sides, with K + M <= 12 and L <= 8, and for linear and quadratic units at most 128
+        overlaps in all blocks. By default such batches use it from 64 trajectories on; ``True`` uses it for smaller
+        batches, too. With ``False`` results equal those of ``solve`` to the last bit.
 
     Returns
     -------
     Batch
-        With ``success``, ``message`` and ``end`` of each trajectory. Ctrl-C returns what is finished, the rest with
-        ``success=False``. A trajectory whose ``schedule`` or ``stop`` raises has the exception for a message.
+        With ``success``, ``message`` and ``end`` of each trajectory. Ctrl-C returns the finished trajectories, the
+        others with ``success=False``. If a ``schedule`` or ``stop`` raises, the exception is the message of its
+        trajectory.
 
     Raises
     ------
     ValueError
-        Bad input, models that differ in shape (the first is named), or too little memory, before any integration.
+        Invalid arguments, models of different shapes (the message names the first), or more than ``max_memory``,
+        before any integration.
     RuntimeError, ValueError
         Every trajectory raised; the exception of the first is the cause.
 
     Warns
     -----
     RuntimeWarning
-        Once, when some integrations did not succeed.
+        Once, if some integrations did not succeed.
 
     Notes
     -----
-    A trajectory does not depend on the others, on their order or on the threads, digit by digit. Side by side, sums
-    are added up in another order than in ``solve``: results agree to rounding, which a plateau amplifies (1e-13 to
-    1e-8). One after another (``simd=False``) results equal those of ``solve`` to the last bit; with ``blocks=False``
-    and several eigenvalues to rounding (1e-15). K, M, L, the activations and the number of trajectories decide whether
-    lanes are taken, and nothing else.
+    A trajectory does not depend on the other trajectories, on their order or on the number of threads, to the last
+    bit. With SIMD, sums are added up in another order than in ``solve``: results agree to rounding, which a plateau
+    amplifies (1e-13 to 1e-8). Without (``simd=False``), results equal those of ``solve`` to the last bit; with
+    ``blocks=False`` and several eigenvalues, to rounding (1e-15). Only K, M, L, the activations and the number of
+    trajectories determine the default of ``simd``.
 
     References
     ----------
@@ -350,10 +375,11 @@ def solve_many(
     controls |= {"progress": progress, "schedule": schedule, "simd": simd}
     solutions = evolve_batch(models, starts, alpha, threads=threads, max_memory=max_memory, **controls, **options)
     batch = Batch(**vars(solutions))
-    lost = np.flatnonzero(~batch.success)
-    if lost.size:
+    failed = np.flatnonzero(~batch.success)
+    if failed.size:
+        first = failed[0]
         warn(
-            f"{lost.size} of {len(batch)} trajectories did not succeed; number {lost[0]}: {batch.message[lost[0]]}"
+            f"{failed.size} of {len(batch)} trajectories did not succeed; number {first}: {batch.message[first]}"
             + check.see("integration", "When it does not end well")
         )
     return batch

@@ -8,7 +8,7 @@ from scipy.integrate import OdeSolver
 
 import overlaps as ov
 import overlaps.dynamics
-from overlaps.dynamics import FACTOR
+from overlaps.dynamics import CERTIFICATION
 
 MODEL = ov.committee_machine(2, 3, eta=0.6, v_star=[1.0, 0.8, 0.5])
 TIMES = np.array([1.0, 20.0, 60.0, 100.0, 150.0])
@@ -43,7 +43,7 @@ def test_a_curve_that_keeps_its_tolerance_is_the_same_curve():
     assert plain.error is None and traj.success and traj.message == plain.message
     assert np.array_equal(traj.q, plain.q) and traj.nfev > 2 * plain.nfev and len(traj.error.eps_g) == len(traj)
     worst = max(np.abs(x).max() for x in traj.error)
-    assert 1e-12 < worst < FACTOR * traj.rtol
+    assert 1e-12 < worst < CERTIFICATION.max_amplification * traj.rtol
 
 
 def test_inputs_in_classes_are_certified_without_a_teacher_too():
@@ -52,7 +52,8 @@ def test_inputs_in_classes_are_certified_without_a_teacher_too():
         model = ov.gaussian_mixture(2, M, gram=gram, weights=[0.4, 0.6], labels=[1, -1], eta=0.5, **more)
         start = model.random_start(N=500, rng=1)
         fine = ov.solve(model, start, [0.0, 2.0], certify=True)
-        assert fine.success and 0 < np.abs(fine.error.eps_g[1]) < FACTOR * fine.rtol and fine.error.R.shape[-1] == M
+        allowed = CERTIFICATION.max_amplification * fine.rtol
+        assert fine.success and 0 < np.abs(fine.error.eps_g[1]) < allowed and fine.error.R.shape[-1] == M
         assert fine.error.mean_fields.shape == (2, 2, 2) and 0 < np.abs(fine.error.mean_fields).max() < 1e-5
         with pytest.raises(ValueError, match="late=True with inputs in classes"):
             ov.solve(model, start, [0.0, 2.0], late=True)
@@ -181,12 +182,13 @@ def test_twice_the_difference_must_be_allowed(monkeypatch):
     At rtol 1e-5, where differences are a thousand times what eps_floor excuses.
     """
     model, start = plateau()
-    monkeypatch.setattr(overlaps.dynamics, "FACTOR", 1e300)
+    monkeypatch.setattr(overlaps.dynamics, "CERTIFICATION", CERTIFICATION._replace(max_amplification=1e300))
     known = ov.solve(model, start, TIMES, rtol=1e-5, certify=True)
     size = max(1.0, np.abs(known.S).max())
     largest = max(*(np.abs(x).max() / size for x in known.error[:3]), np.abs(known.error.eps_g).max())
     for factor, success in ((1.5, False), (2.5, True)):
-        monkeypatch.setattr(overlaps.dynamics, "FACTOR", factor * largest / known.rtol)
+        limits = CERTIFICATION._replace(max_amplification=factor * largest / known.rtol)
+        monkeypatch.setattr(overlaps.dynamics, "CERTIFICATION", limits)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             assert ov.solve(model, start, TIMES, rtol=1e-5, certify=True).success == success

@@ -388,6 +388,6 @@ def test_arrays_that_no_result_has_are_not_read(results, tmp_path, monkeypatch):
 def test_a_header_that_fills_the_memory_is_damaged(results, tmp_path, monkeypatch):
     path = tmp_path / "run.npz"
     results[0].save(path)
-    monkeypatch.setattr(files, "HEADER", 100)
+    monkeypatch.setattr(files, "MAX_HEADER_BYTES", 100)
     with pytest.raises(ValueError, match="a header of more than 100 bytes"):
         ov.load(path)

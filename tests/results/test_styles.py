@@ -101,8 +101,8 @@ def test_everything_shows_on_a_dark_background():
             texts = [ax.xaxis.label, *ax.texts, *ax.get_legend().get_texts()]
             for colour in [line.get_color() for line in ax.lines] + [text.get_color() for text in texts]:
                 assert contrast(colour, ax.get_facecolor()) > 2, colour
-    assert {styles.hues(ax) for ax in axes} == {styles.ON_DARK}
-    assert styles.hues(plt.figure().add_subplot()) == styles.ON_LIGHT
+    assert {styles.hues(ax) for ax in axes} == {styles.COLOURS.on_dark}
+    assert styles.hues(plt.figure().add_subplot()) == styles.COLOURS.on_light
 
 
 def test_plateaus_of_batches_and_stages_are_marked():

@@ -123,7 +123,7 @@ def lines(path):
 def test_values_of_another_function_are_told_and_kept(tmp_path):
     path = tmp_path / "points"
     assert ov.sweep(lambda x: x + 1, GRID, checkpoint=path).values == [2, 3]
-    match = r"2 of its points.*what changed is the code of .*<lambda>\. Their values are kept as they are.*another path"
+    match = r"2 of its points.*what changed is the code of .*<lambda>\. Their values are used unchanged.*another path"
     with pytest.warns(RuntimeWarning, match=match) as caught:
         assert ov.sweep(lambda x: -x, {"x": [1.0, 2.0, 3.0]}, checkpoint=path).values == [2, 3, -3]
     assert len(caught) == 1 and caught[0].filename == __file__
@@ -158,7 +158,7 @@ def test_lines_without_digests_are_read_without_a_word(tmp_path):
     ov.sweep(lambda x: x + 1, GRID, checkpoint=path)
     old = [{key: x for key, x in entry.items() if key not in ("contents", "check")} for entry in lines(path)]
     bodies = [json.dumps(entry)[:-1].encode() for entry in old]
-    path.write_bytes(b"".join(body + checkpoints.CHECK + b"%d}\n" % zlib.crc32(body) for body in bodies))
+    path.write_bytes(b"".join(body + checkpoints.LINE.checksum + b"%d}\n" % zlib.crc32(body) for body in bodies))
     assert ov.sweep(lambda x: -x, GRID, checkpoint=path).values == [2, 3]
 
 
@@ -173,7 +173,7 @@ def test_a_line_with_a_right_checksum_that_is_no_json_is_damaged(tmp_path, body)
     path = tmp_path / "points"
     ov.sweep(lambda x: x + 1, GRID, checkpoint=path)
     foreign = body[:-1].encode()
-    path.write_bytes(path.read_bytes() + foreign + checkpoints.CHECK + b"%d}\n" % zlib.crc32(foreign))
+    path.write_bytes(path.read_bytes() + foreign + checkpoints.LINE.checksum + b"%d}\n" % zlib.crc32(foreign))
     with pytest.warns(RuntimeWarning, match="1 of its points cannot be read"):
         assert ov.sweep(lambda x: x + 1, {"x": [1.0, 2.0, 3.0]}, checkpoint=path).values == [2, 3, 4]
 

@@ -591,7 +591,7 @@ def finished_points(path):
             (abs, {f"x{i}": range(100) for i in range(20)}),
         ),
         (
-            r"100 x 100 x 101 points; expected at most 1000000.*in parts",
+            r"100 x 100 x 101 points; expected at most 1000000.*several sweeps",
             (abs, dict(a=range(100), b=range(100), c=range(101))),
         ),
         (r"grid\['x'\] is empty", (fails_at_2, {"x": []})),
@@ -601,7 +601,7 @@ def finished_points(path):
         ("the name 1; expected names", (fails_at_2, {1: [1]})),
         (r"grid\[1\] has the names \['y'\]; expected \['x'\]", (fails_at_2, [{"x": 1}, {"y": 1}])),
         (r"fails_at_2\(x\) cannot be called with the names \['z'\]", (fails_at_2, {"z": [1]})),
-        ("Give the sweep a seed: rng=1", (noisy, {"eta": ETAS})),
+        ("Pass a seed to the sweep: rng=1", (noisy, {"eta": ETAS})),
     ],
 )
 def test_bad_input_is_refused_before_any_work(match, arguments):

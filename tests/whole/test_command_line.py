@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 import overlaps as ov
-from overlaps.__main__ import KNOWN, _integrations, _simulations, main
+from overlaps.__main__ import STUDENTS, _integrations, _simulations, main
 
 
 def test_command_line(capsys):
@@ -32,7 +32,7 @@ def test_warm_says_what_it_compiled_and_where(capsys, monkeypatch):
     main(["warm", "all"])
     capsys.readouterr()
     main(["warm", "linear", "relu"])
-    assert asked == [["erf"], [*KNOWN], ["linear", "relu"]]
+    assert asked == [["erf"], [*STUDENTS], ["linear", "relu"]]
     told = capsys.readouterr()
     assert "2/2 tasks" in told.err
     assert "nothing to compile: all kernels were found in" in told.out or "kernels compiled in" in told.out
@@ -41,7 +41,7 @@ def test_warm_says_what_it_compiled_and_where(capsys, monkeypatch):
 @pytest.mark.slow
 def test_warm_ends_well_for_every_student():
     """A run of its that diverged would warn, and warnings are errors here."""
-    for task in [*_integrations(KNOWN), *_simulations(KNOWN)]:
+    for task in [*_integrations(STUDENTS), *_simulations(STUDENTS)]:
         task()
 
 

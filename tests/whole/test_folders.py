@@ -199,4 +199,4 @@ def test_info_says_why_nothing_is_kept(tmp_path):
     tmp_path.chmod(0o1777)
     env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "OVERLAPS_QUIET": "1"}
     done = subprocess.run([sys.executable, "-m", "overlaps", "info"], env=env, capture_output=True, text=True)
-    assert f"compiled kernels are not kept: others may write to {Path(tmp_path)}" in done.stdout and not done.stderr
+    assert f"compiled kernels are not cached: others may write to {Path(tmp_path)}" in done.stdout and not done.stderr

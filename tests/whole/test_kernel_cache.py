@@ -345,7 +345,7 @@ def test_another_numba_keeps_its_own(folder, monkeypatch):
 
 
 def test_info_and_prune(folder, monkeypatch, capsys):
-    monkeypatch.setattr(command, "UNREAD", 30)
+    monkeypatch.setattr(command, "MAX_UNREAD_DAYS", 30)
     answer()
     (read,) = folder.iterdir()
     old, notes = folder / "old-1-1.nbc", folder / "notes.txt"
@@ -358,7 +358,7 @@ def test_info_and_prune(folder, monkeypatch, capsys):
     command.main(["info"])
     assert f"compiled kernels in {folder}: 2 files" in capsys.readouterr().out
     command.main(["warm", "--prune"])
-    assert "1 kernels removed that were not read for 30 days; 1 are kept" in capsys.readouterr().out
+    assert "1 kernels removed that were not read for 30 days; 1 remain" in capsys.readouterr().out
     assert {*folder.iterdir()} == {read, notes}
 
 

@@ -1,7 +1,7 @@
-"""Results: records of solutions and runs, with files, labels and pictures.
+"""Results of solutions and simulated runs, with files, labelled arrays and figures.
 
-``curves`` holds what all have in common. ``files``, ``labelled`` and ``plotting`` know no class of records: they ask
-the record. matplotlib is imported by ``plotting`` only, at the first picture.
+``curves`` contains the common base classes. ``files``, ``labelled`` and ``plotting`` do not depend on the classes of
+results; they use their attributes. Only ``plotting`` imports matplotlib, at the first figure.
 """
 
 from .batch import Batch

@@ -1,4 +1,4 @@
-"""Results of many integrations at common times."""
+"""Results of a batch of integrations at common times."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +15,9 @@ from ..stability.plateaus import Plateau
 from . import files, labelled, plotting
 from .trajectory import SummedTrajectory, Trajectory
 
-AT_ONCE = 10**5  # numbers in the covariances of which eps_g is taken at a time
+# Numbers in the covariances of one chunk of trajectories, whose eps_g are computed together. Halved: equally fast;
+# doubled: twice the memory.
+MAX_CHUNK_NUMBERS = 10**5
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -25,29 +27,29 @@ class Batch(Immutable):
     Attributes
     ----------
     models : tuple of Model
-        The learning problem, b of them.
+        The b learning problems.
     alpha : ndarray, shape (n,)
         Output times, steps / N.
     Q, R, v, eps_g : ndarray, shape (b, n, K, K), (b, n, K, M), (b, n, K), (b, n)
-        Order parameters and generalisation error; nan behind the end of a trajectory.
+        Order parameters and generalisation error; nan after the end of a trajectory.
     success, end, nfev : ndarray, shape (b,)
         Whether each integration reached its end or met its stop condition, the time of its last record (where it
         stopped), and its evaluations of the right-hand side.
     message, method, solver : tuple
-        A sentence about each, the integrator as ``Trajectory.method`` has it, and its class.
+        For each trajectory: a sentence about its end, the integrator as in ``Trajectory.method``, and its class.
     rtol, atol, blocks
-        Tolerances, and whether the overlaps of every block are kept.
+        Tolerances, and whether the overlaps of every block are stored.
     records, ends : ndarray, shape (b, n, size + 1), (b, size + 1)
         Packed overlaps, or with ``blocks=False`` their sums over blocks, at the output times and at the end, followed
-        by ``Trajectory.eps_error``. Eight bytes a number, b (n + 1) (size + 1) in all, with size = L (K M + K (K + 1)
-        / 2), and K more where v is trained (L = 1 with ``blocks=False``); for inputs in classes M + C stands for M.
+        by ``Trajectory.eps_error``. They take 8 b (n + 1) (size + 1) bytes, with size = L (K M + K (K + 1) / 2), plus
+        K if v is trained (L = 1 with ``blocks=False``); for inputs in classes M + C replaces M.
     start_v, tau, T : ndarray, shape (b, K), (b, L, M, M), (b, M, M)
-        Second layers at the start and teacher constants.
+        Second layers at the start, and teacher constants.
     h, nu : ndarray, shape (b, L, M, C), (b, M, C), or None
         Overlaps of teachers and class means, for inputs in classes; ``mean_fields`` (b, n, K, C) are the means of the
         student fields.
     schedule : Schedule, dict, tuple of them, or None
-        As it was given: one for all trajectories, or one for each.
+        The argument of ``solve_many``: one for all trajectories, or one for each.
 
     Notes
     -----
@@ -95,11 +97,11 @@ class Batch(Immutable):
     @property
     def _packing(self):
         first = self.models[0]
-        whole = Packing(first.spectrum.L, first.K, first.second_layers.size, first.trains_v)
-        return whole if self.blocks else whole.summed
+        packing = Packing(first.spectrum.L, first.K, first.second_layers.size, first.trains_v)
+        return packing if self.blocks else packing.summed
 
     def _sums(self, records, eigenvalues):
-        """Q, and R with the means of the fields behind it, of packed records (b, n, size + 1)."""
+        """Return Q, and R followed by the means of the fields, of packed records (b, n, size + 1)."""
         q, r, _ = self._packing.unpack(records[..., :-1])
         if self.blocks:
             return np.einsum("bl,bnlij->bnij", eigenvalues, q), r.sum(axis=-3)
@@ -139,16 +141,16 @@ class Batch(Immutable):
         if self.models[0].n_classes:
             return self._curve_of_each(lambda traj: traj.eps_g)
         result, first, eigenvalues = np.full(self.records.shape[:2], np.nan), self.models[0], self._eigenvalues
-        rule, v, v_star = bind(first, second_order=False), self.v, np.array([x.v_star for x in self.models])
-        # covariances of ten thousand trajectories would take gigabytes: some at a time, which costs nothing
-        step = max(AT_ONCE // (self.alpha.size * max(self.records.shape[2], (first.K + first.M) ** 2)), 1)
-        for i in range(0, len(self), step):
-            part = slice(i, i + step)
-            Q, R = self._sums(self.records[part], eigenvalues[part])
-            S = gram(Q, R, self.T[part, None])
-            w = np.concatenate([v[part], np.broadcast_to(-v_star[part, None], (*Q.shape[:2], first.M))], axis=-1)
+        closure, v, v_star = bind(first, second_order=False), self.v, np.array([x.v_star for x in self.models])
+        # chunks of trajectories, because the covariances of ten thousand would take gigabytes
+        size = max(MAX_CHUNK_NUMBERS // (self.alpha.size * max(self.records.shape[2], (first.K + first.M) ** 2)), 1)
+        for i in range(0, len(self), size):
+            chunk = slice(i, i + size)
+            Q, R = self._sums(self.records[chunk], eigenvalues[chunk])
+            S = gram(Q, R, self.T[chunk, None])
+            w = np.concatenate([v[chunk], np.broadcast_to(-v_star[chunk, None], (*Q.shape[:2], first.M))], axis=-1)
             reached = np.isfinite(Q[..., 0, 0])
-            result[part][reached] = np.maximum(rule.errors(S[reached], w[reached]), 0.0)
+            result[chunk][reached] = np.maximum(closure.errors(S[reached], w[reached]), 0.0)
         return read_only(result)
 
     def classification_error(self) -> Floats:
@@ -157,9 +159,9 @@ class Batch(Immutable):
         Raises
         ------
         ValueError
-            A teacher, or a label that is zero.
+            The model has a teacher, or a label is zero.
         AttributeError
-            Inputs without classes.
+            The inputs have no classes.
         """
         self._check_classes("classification_error")
         return self._curve_of_each(lambda traj: traj.classification_error())
@@ -177,18 +179,18 @@ class Batch(Immutable):
         return read_only(result)
 
     def plateaus(self) -> "list[list[Plateau]]":
-        """Plateaus of every trajectory, see :meth:`Trajectory.plateaus`; none of one that did not begin."""
+        """Plateaus of every trajectory, see :meth:`Trajectory.plateaus`; none if the integration did not begin."""
         return [[] if np.isnan(end[0]) else self[i].plateaus() for i, end in enumerate(self.ends)]
 
     def escape(self, N: int, level: float | None = None, **options: Any) -> list:
-        """Laws of the escape of SGD at input dimension N, one for each trajectory; see :meth:`Trajectory.escape`.
+        """Distributions of the escape time of SGD at input dimension N; see :meth:`Trajectory.escape`.
 
         Parameters
         ----------
         N : int
             Input dimension.
         level : float, optional
-            eps_g to fall below; half of its plateau for each trajectory by default.
+            The escape is the time at which eps_g falls below it; by default half of the plateau of each trajectory.
         **options
             ``points``, ``rng``.
 
@@ -204,16 +206,16 @@ class Batch(Immutable):
         if np.isnan(self.ends[i, 0]):
             raise ValueError(f"batch[{i}]: {self.message[i]}")
         reached = ~np.isnan(self.records[i, :, 0])
-        alpha, rows = self.alpha[reached], self.records[i, reached]
+        alpha, records = self.alpha[reached], self.records[i, reached]
         if not alpha.size or self.end[i] != alpha[-1]:  # it stopped between output times, or before the first
-            alpha, rows = np.append(alpha, self.end[i]), np.vstack([rows, self.ends[i]])
-        q, r, v = self._packing.unpack(rows[:, :-1])
+            alpha, records = np.append(alpha, self.end[i]), np.vstack([records, self.ends[i]])
+        q, r, v = self._packing.unpack(records[:, :-1])
         model = self.models[i]
-        v = v if model.trains_v else np.broadcast_to(self.start_v[i], (len(rows), model.K))
+        v = v if model.trains_v else np.broadcast_to(self.start_v[i], (len(records), model.K))
         common: dict[str, Any] = {
             "model": model, "alpha": alpha, "v": v, "T": self.T[i], "success": bool(self.success[i]),
             "message": self.message[i], "nfev": int(self.nfev[i]), "method": self.method[i], "rtol": self.rtol,
-            "atol": self.atol, "solver": self.solver[i], "eps_error": rows[:, -1],
+            "atol": self.atol, "solver": self.solver[i], "eps_error": records[:, -1],
             "schedule": self.schedule[i] if isinstance(self.schedule, tuple) else self.schedule,
         }  # fmt: skip
         if self.h is not None and self.nu is not None:
@@ -226,7 +228,7 @@ class Batch(Immutable):
     plot = plotting.plot_batch
 
     def to_xarray(self, **coords: ArrayLike) -> Any:
-        """Label the arrays; see :func:`overlaps.results.labelled.from_batch`."""
+        """Return a labelled dataset; see :func:`overlaps.results.labelled.from_batch`."""
         return labelled.from_batch(self, coords)
 
     def __repr__(self):

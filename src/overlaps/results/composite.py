@@ -1,6 +1,6 @@
-"""Results of models made of others: tasks in a row, tasks mixed in one step, directions that adapt a frozen student.
+"""Results of composite models: tasks in sequence, tasks mixed in each step, directions that adapt a frozen student.
 
-Through stages there is one record of a solution or of runs for each of them, and all are read as one.
+A result of Stages contains one result for each stage; its curves join those of the stages.
 """
 
 from dataclasses import dataclass, replace
@@ -22,14 +22,14 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _of_parts(name, axis=None, *, doc):
-    """Property that joins a curve of the parts."""
-    return property(lambda self: self._joined([getattr(part, name) for part in self.parts], axis), doc=doc)
+def _joined_curve(name, axis=None, *, doc):
+    """Return a property that joins a curve of all stages."""
+    return property(lambda self: self._joined([getattr(result, name) for result in self.parts], axis), doc=doc)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class _Staged(Views):
-    """Base of solutions and runs of Stages: ``parts`` one after the other, of which the times in alpha are shown."""
+    """Base of solutions and runs of Stages: ``parts`` are the results of the stages, shown at the times in alpha."""
 
     model: Stages
     alpha: np.ndarray
@@ -42,43 +42,44 @@ class _Staged(Views):
 
     @property
     def _first(self):
-        """The stage in which the result begins, of ``parts[0]``."""
+        """Index of the stage of ``parts[0]``, in which the result begins."""
         return self.model.index(self.parts[0].alpha[0])
 
-    def _rows(self, k):
-        """Records of part k that are asked for; one at a switch belongs to the stage that begins there."""
+    def _shown(self, k):
+        """Return the shown records of ``parts[k]``; a record at a switch belongs to the stage that begins there."""
         i, alpha = self._first + k, self.parts[k].alpha
         of_stage = alpha < self.model.until[i] if i + 1 < len(self.model) else np.full(alpha.shape, True)
         return np.flatnonzero(of_stage & np.isin(alpha, self.alpha))
 
     def _joined(self, curves, axis=None):
-        """Curves of the parts, along the records, as one array."""
+        """Join the curves of all stages, along the records, to one array."""
         axis = int(self.is_ensemble) if axis is None else axis
-        return np.concatenate([np.take(x, self._rows(k), axis) for k, x in enumerate(curves)], axis)
+        return np.concatenate([np.take(x, self._shown(k), axis) for k, x in enumerate(curves)], axis)
 
     @property
     def stage(self):
         """Index of the stage at each record (n,)."""
-        return self._joined([np.full(part.alpha.shape, self._first + k) for k, part in enumerate(self.parts)], 0)
+        return self._joined([np.full(result.alpha.shape, self._first + k) for k, result in enumerate(self.parts)], 0)
 
-    Q = _of_parts("Q", doc="Covariance of the student fields (..., n, K, K).")
+    Q = _joined_curve("Q", doc="Covariance of the student fields (..., n, K, K).")
 
     @property
     def R(self):
         """Covariance of student and teacher fields (..., n, K, M)."""
-        return self._joined([part.R[..., -self.model.M :] for part in self.parts])
+        return self._joined([result.R[..., -self.model.M :] for result in self.parts])
 
-    v = _of_parts("v", doc="Second layer in use (..., n, K).")
+    v = _joined_curve("v", doc="Second layer in use (..., n, K).")
 
-    eps_g = _of_parts("eps_g", doc="Generalisation error on the task of the stage at that time (..., n).")
+    eps_g = _joined_curve("eps_g", doc="Generalisation error on the task of the stage at that time (..., n).")
 
-    eta = _of_parts("eta", 0, doc="Learning rate (n,): the stage's times the factor of the schedule.")
+    eta = _joined_curve("eta", 0, doc="Learning rate (n,): that of the stage, times the factor of the schedule.")
 
     def error(self, i):
         """Generalisation error on the task of stage i at all times (..., n), with its own inputs and readout.
 
-        The readout is the present one where one serves all tasks. Heads of their own: ``heads[i]`` before stage i,
-        the present v during it, the one at its end afterwards (nan if that was trained before the result begins).
+        If all tasks share one readout, the current one is used. If each task has its own head, it is ``heads[i]``
+        before stage i, the current v during it, and v at its end afterwards; nan if the result begins after the stage
+        and the stage trained its head.
 
         Parameters
         ----------
@@ -86,20 +87,20 @@ class _Staged(Views):
             Index of the stage.
         """
         i = check.index("i", i, len(self.model))
-        return self._joined([self._read(i, k) for k in range(len(self.parts))])
+        return self._joined([self._stage_error(i, k) for k in range(len(self.parts))])
 
-    def _read(self, i, k):
-        """Error on task i at all records of part k."""
-        part, j = self.parts[k], self._first + k
-        v = np.broadcast_to(self._readout(i, k), part.v.shape)
-        if np.any(np.isnan(v) & ~np.isnan(part.v)):
+    def _stage_error(self, i, k):
+        """Return the error on task i at all records of ``parts[k]``."""
+        result, j = self.parts[k], self._first + k
+        v = np.broadcast_to(self._readout(i, k), result.v.shape)
+        if np.any(np.isnan(v) & ~np.isnan(result.v)):
             return np.full(v.shape[:-1], np.nan)
-        M = self.model.M  # frozen students stand before them
-        r, tau, T = self.model.rescaled(j, i, part.r[..., -M:], part.tau[..., -M:, -M:], part.T[..., -M:, -M:])
-        return replace(part, model=self.model.models[i], v=v, r=r, tau=tau, T=T).eps_g
+        M = self.model.M  # the teachers are the last M entries, after the frozen students
+        r, tau, T = self.model.rescaled(j, i, result.r[..., -M:], result.tau[..., -M:, -M:], result.T[..., -M:, -M:])
+        return replace(result, model=self.model.models[i], v=v, r=r, tau=tau, T=T).eps_g
 
     def _readout(self, i, k):
-        """The readout of task i during part k."""
+        """Return the readout of task i at the records of ``parts[k]``."""
         model, j = self.model, self._first + k
         if model.heads is None or i == j:
             return self.parts[k].v
@@ -110,28 +111,28 @@ class _Staged(Views):
         return np.full(model.K, np.nan) if model.models[i].trains_v else model.heads[i]
 
     def plateaus(self):
-        """Plateaus of each stage in turn, on its own task; see :meth:`overlaps.Trajectory.plateaus`."""
-        return [plateau for part in self.parts if part.alpha.size > 1 for plateau in part.plateaus()]
+        """Plateaus of all stages in order, each on its own task; see :meth:`overlaps.Trajectory.plateaus`."""
+        return [plateau for result in self.parts if result.alpha.size > 1 for plateau in result.plateaus()]
 
     @property
     def success(self):
         """Whether all stages reached their end."""
-        return all(part.success for part in self.parts)
+        return all(result.success for result in self.parts)
 
     @property
     def message(self):
-        """The sentence about the last stage."""
+        """Message of the last stage."""
         return self.parts[-1].message
 
     @property
     def schedule(self):
-        """Schedules of the stages, as they were given: what a stage multiplies by zero is left out there."""
-        return tuple(part.schedule for part in self.parts)
+        """Schedules of the stages; factors on rates that are zero in a stage are left out."""
+        return tuple(result.schedule for result in self.parts)
 
     @property
     def method(self):
-        """How each of the stages was computed."""
-        return "; ".join(dict.fromkeys(part.method for part in self.parts))
+        """Methods of the stages."""
+        return "; ".join(dict.fromkeys(result.method for result in self.parts))
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -141,17 +142,17 @@ class StagedTrajectory(_Staged):
     Attributes
     ----------
     model : Stages
-        The learning problem, and when.
+        The learning problems, and the times at which they end.
     alpha, stage : ndarray, shape (n,)
-        Learning times, and the index of the stage there; a record at a switch belongs to the stage that begins there.
+        Learning times, and the index of the stage; a record at a switch belongs to the stage that begins there.
     Q, R, v, eps_g, eta : ndarray, shape (n, K, K), (n, K, M), (n, K), (n,), (n,)
-        Order parameters, error on the task of the moment, learning rate.
+        Order parameters, error on the task of the stage, learning rate.
     eps_floor : ndarray, shape (n,)
         Size of the errors of eps_g.
     parts : tuple of Trajectory
-        The solution of each stage, its beginning and end among the records.
+        The solution of each stage; its records include its beginning and its end.
     success, message, nfev, method, schedule
-        How it ended, and how it was computed.
+        How the integration ended, and how it was computed.
 
     Notes
     -----
@@ -167,19 +168,19 @@ class StagedTrajectory(_Staged):
     (array([0, 1, 1]), True)
     """
 
-    eps_floor = _of_parts("eps_floor", doc="Size (n,) of the errors of eps_g.")
+    eps_floor = _joined_curve("eps_floor", doc="Size (n,) of the errors of eps_g.")
 
     @property
     def nfev(self):
         """Number of evaluations of the right-hand side."""
-        return sum(part.nfev for part in self.parts)
+        return sum(result.nfev for result in self.parts)
 
     def __getitem__(self, n):
-        """State at record ``n``, in the eigenvalues of its stage."""
+        """State at record ``n``, in units of the eigenvalues of its stage."""
         n = check.index("i", n, len(self))
-        ends = np.cumsum([len(self._rows(k)) for k in range(len(self.parts))])
+        ends = np.cumsum([len(self._shown(k)) for k in range(len(self.parts))])
         k = int(np.searchsorted(ends, n, side="right"))
-        return self.parts[k][int(self._rows(k)[n - ends[k]])]
+        return self.parts[k][int(self._shown(k)[n - ends[k]])]
 
     def at(self, alpha):
         """State at time alpha, to the accuracy of the solution; see :meth:`overlaps.Trajectory.at`."""
@@ -194,20 +195,20 @@ class StagedEnsemble(Statistics, _Staged):
     Attributes
     ----------
     model : Stages
-        The learning problem, and when.
+        The learning problems, and the times at which they end.
     alpha, stage : ndarray, shape (n,)
-        Recorded times, and the index of the stage there: step m uses the model of time m / N.
+        Recorded times, and the index of the stage: step m uses the model of time m / N.
     Q, R, v, eps_g : ndarray, shape (runs, n, K, K), (runs, n, K, M), (runs, n, K), (runs, n)
-        Order parameters of each run, error on the task of the moment.
+        Order parameters of each run, error on the task of the stage.
     parts : tuple of Ensemble
-        The runs in each stage, its beginning and end among the records.
+        The runs in each stage; their records include its beginning and its end.
     success, message, method, schedule, N
-        How the runs ended, and how they were made. A stage that not all runs finished is the last one.
+        How the runs ended, and how they were computed. A stage that not all runs finished is the last one.
 
     Notes
     -----
-    Exact at finite N, in law. At a switch the direct simulator draws new weights with exactly the overlaps that were
-    reached: what follows depends on nothing else. Teachers that drift are given their stationary overlaps again.
+    Exact at finite N, in law. At a switch the direct simulator draws new weights with exactly the same overlaps,
+    because the later dynamics depends only on these. Drifting teachers get their stationary overlaps again.
 
     Examples
     --------
@@ -224,14 +225,14 @@ class StagedEnsemble(Statistics, _Staged):
         return self.parts[0].N
 
     def start(self, run=0):
-        """State in which run number ``run`` began: what the ODE should be started from to be compared with it."""
+        """State at the start of run number ``run``; the ODE to compare with the run starts from it."""
         return self.parts[0].start(run)
 
 
-def shown_times(parts, wanted):
-    """The times of all stages that are shown: those ``wanted`` that were reached, or all."""
-    reached = np.unique(np.concatenate([part.alpha for part in parts]))
-    return reached if wanted is None else reached[np.isin(reached, wanted)]
+def shown_times(results, requested):
+    """Return the times of all stages: the ``requested`` ones that were reached, or all."""
+    reached = np.unique(np.concatenate([result.alpha for result in results]))
+    return reached if requested is None else reached[np.isin(reached, requested)]
 
 
 class _OfTasks(_Blocks):
@@ -257,7 +258,7 @@ class MixedTrajectory(_OfTasks, Trajectory):  # type: ignore[misc]  # error is a
     model : Mixed
         The learning problem.
     eps_g : ndarray, shape (n,)
-        Mean error over the tasks in their shares at that time; ``error(i)`` is the error of one task.
+        Mean error over the tasks, weighted by their shares at that time; ``error(i)`` is the error on one task.
     v : ndarray, shape (n, K), or (n, tasks, K)
         Second layer, or those of all tasks.
     alpha, Q, R, q, r, tau, T, ...
@@ -280,10 +281,10 @@ class MixedTrajectory(_OfTasks, Trajectory):  # type: ignore[misc]  # error is a
 
     @property
     def eps_floor(self) -> Floats:
-        """Size (n,) of the errors of eps_g: rounding of each task's, or what the integrator has left."""
+        """Size (n,) of the errors of eps_g: rounding of the errors on the tasks, or the error of the integration."""
         floor = np.zeros(len(self))
-        for i, share in enumerate(self.model.at(self.alpha)):
-            floor += share * rounding_floor(self.model.models[i], *self._task(i))
+        for i, fraction in enumerate(self.model.at(self.alpha)):
+            floor += fraction * rounding_floor(self.model.models[i], *self._task(i))
         return self._floor(floor)
 
 
@@ -296,7 +297,7 @@ class MixedEnsemble(_OfTasks, Ensemble):
     model : Mixed
         The learning problem.
     eps_g : ndarray, shape (runs, n)
-        Mean error over the tasks in their shares; ``error(i)`` is the error of one task.
+        Mean error over the tasks, weighted by their shares; ``error(i)`` is the error on one task.
     v : ndarray, shape (runs, n, K), or (runs, n, tasks, K)
         Second layer, or those of all tasks.
     alpha, Q, R, q, r, tau, T, N, ...
@@ -318,7 +319,7 @@ class MixedEnsemble(_OfTasks, Ensemble):
 
 
 class _Adapted(_Blocks):
-    """Base of solutions and runs."""
+    """Base of solutions and runs of directions that adapt a frozen student."""
 
     @property
     def a(self):
@@ -361,19 +362,19 @@ class _Adapted(_Blocks):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LowRankTrajectory(_Adapted, Trajectory):
-    """Solution for directions beside frozen weights; made by ``solve`` for what :func:`overlaps.low_rank` returns.
+    """Solution for directions that adapt frozen weights (:func:`overlaps.low_rank`); made by ``solve``.
 
     Attributes
     ----------
     model : LowRank
-        The model that was learned.
+        The learning problem.
     Q, R, S, eps_g : ndarray, shape (n, K, K), (n, K, M), (n, K + M, K + M), (n,)
-        Those of the adapted weights.
+        Order parameters, covariance of all fields and error of the adapted weights.
     u, a : ndarray, shape (n, rank, rank), (n, K, rank)
         Covariance of the fields of the directions, and their amplitudes.
     q, r, tau, T, v : ndarray
-        The arrays of the flow: overlaps of directions with themselves, with frozen students and teachers; v is a.
-        A state ``traj[i]`` has these, and its Q is ``traj.u[i]``.
+        The variables of the flow: overlaps of the directions with each other, and with frozen students and teachers;
+        v is a. A state ``traj[i]`` contains these, and its Q is ``traj.u[i]``.
 
     Notes
     -----
@@ -399,12 +400,12 @@ class LowRankTrajectory(_Adapted, Trajectory):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LowRankEnsemble(_Adapted, Ensemble):
-    """Independent runs of SGD in directions beside frozen weights; made by ``simulate``.
+    """Independent runs of SGD in directions that adapt frozen weights; made by ``simulate``.
 
     Attributes
     ----------
     model, Q, R, S, eps_g, u, a
-        As those of :class:`LowRankTrajectory`, with a leading axis of runs.
+        As in :class:`LowRankTrajectory`, with a leading axis of runs.
 
     Notes
     -----

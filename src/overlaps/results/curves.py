@@ -1,4 +1,4 @@
-"""Quantities that follow from Q, R, T, v along the learning time: shared by solutions and simulated runs."""
+"""Base classes of solutions and simulated runs: quantities that follow from Q, R, T, v along the learning time."""
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -17,7 +17,7 @@ from . import files, labelled, plotting
 
 
 class Views(Immutable):
-    """Results for keeping and looking: a file, labelled arrays, a table, a picture."""
+    """Base of results along the learning time: files, labelled arrays, tables and figures."""
 
     save = files.save
     to_xarray = labelled.from_curves
@@ -29,7 +29,7 @@ class Views(Immutable):
         return self.alpha.size
 
     def _covered(self: Any, alpha: float) -> float:
-        """The time alpha, which lies between the first and the last record."""
+        """Return the time alpha, checked to lie between the first and the last record."""
         alpha = check.number("alpha", alpha, hint="One time in each call.")
         if not self.alpha[0] <= alpha <= self.alpha[-1]:
             covered = f"[{self.alpha[0]:g}, {self.alpha[-1]:g}]"
@@ -47,23 +47,23 @@ class Views(Immutable):
 def first_below(alpha: Floats, curve: Floats, level: float) -> float:
     """First time at which a positive curve (n,) at times alpha (n,) falls below a level; nan if it does not.
 
-    By monotone cubics of its logarithm through the four records about that time.
+    Monotone cubics interpolate the logarithm of the four records around that time.
     """
     if not np.any(curve < level):
         return np.nan
-    from scipy.interpolate import PchipInterpolator  # here: an import that every process would pay
+    from scipy.interpolate import PchipInterpolator  # imported here, because the import is slow and rarely needed
 
     i = max(int(np.argmax(curve < level)), 1)
-    # monotone cubics need two records on either side, and nothing beyond
-    near = slice(max(i - 2, 0), i + 2)
-    height = np.log(np.maximum(curve[near], np.finfo(float).tiny))
-    roots = PchipInterpolator(alpha[near], height).solve(np.log(level), extrapolate=False)
+    # a monotone cubic depends on two records on each side only
+    around = slice(max(i - 2, 0), i + 2)
+    height = np.log(np.maximum(curve[around], np.finfo(float).tiny))
+    roots = PchipInterpolator(alpha[around], height).solve(np.log(level), extrapolate=False)
     return float(np.min(roots[roots >= alpha[i - 1]], initial=alpha[i] if curve[0] >= level else alpha[0]))
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class _Curves(Views):
-    """Base of the records of solutions and of runs: parameters, how it ended, and what follows from Q, R, T, v."""
+    """Base of solutions and of runs: model, end, and the quantities that follow from Q, R, T, v."""
 
     model: Model
     alpha: np.ndarray
@@ -82,7 +82,7 @@ class _Curves(Views):
 
     @property
     def eta(self) -> Floats:
-        """Learning rate (n,) at the records: the model's times the factor of the schedule."""
+        """Learning rate (n,) at the records: that of the model, times the factor of the schedule."""
         f = self.schedule.get("eta") if isinstance(self.schedule, dict) else self.schedule
         return np.full(self.alpha.shape, self.model.eta) if f is None else self.model.eta * f(self.alpha)
 
@@ -93,18 +93,18 @@ class _Curves(Views):
 
     @property
     def changing(self) -> bool:
-        """Whether a schedule changes the variances of the inputs, and so T at the records (..., n, M, M)."""
+        """Whether a schedule changes the variances of the inputs; T then has an axis of records, (..., n, M, M)."""
         return isinstance(self.schedule, dict) and "s" in self.schedule
 
     @cached_property
     def eps_g(self: Any) -> Floats:
         """Generalisation error E[(yhat - y)^2] / 2 without the noise, (..., n), computed from the overlaps.
 
-        Never negative: where the closed form, a difference of numbers of order one, comes out below zero, its true
-        value is below the rounding error of the overlaps (about 1e-16) and 0 is returned.
+        The closed form is a difference of numbers of order one. Where it is negative, its true value is below the
+        rounding error of the overlaps (about 1e-16), and 0 is returned.
         """
         if isinstance(self.model, Mixed):
-            return read_only(sum(share * self._of_task(i) for i, share in enumerate(self.model.at(self.alpha))))
+            return read_only(sum(fraction * self._of_task(i) for i, fraction in enumerate(self.model.at(self.alpha))))
         return read_only(_error(self.model, self.model.field_covariance(self), self.v))
 
     def against(self, v_star: ArrayLike) -> Floats:
@@ -113,27 +113,28 @@ class _Curves(Views):
         return _error(replace(self.model, v_star=v_star), self.model.field_covariance(self), self.v)
 
     def classification_error(self, s: ArrayLike | None = None) -> Floats:
-        r"""Probability (..., n) that the output has the wrong sign, against the label or one teacher.
+        r"""Probability (..., n) that the output has the wrong sign, compared with the label or with one teacher.
 
         .. math:: \sum_c \pi_c \big[ P_c(y_c\, \hat y < 0) + P_c(\hat y = 0) / 2 \big], \qquad
                   P(y\, \hat y < 0) = \frac1\pi\, \mathrm{atan2}\big(\sqrt{QT - R^2},\, v v^* R\big)
 
-        The second for K = M = 1 and units with the sign of their field (erf, tanh, linear, sign), exact; ``s`` (L,) are
-        variances of the inputs of a test in place of those learned from.
+        The second formula is for inputs without classes: K = M = 1, and units with the sign of their field (erf, tanh,
+        linear, sign). It is exact. ``s`` (L,) are the variances of test inputs, by default those of training.
 
-        Closed for linear units and a single one; an integral over one field for two erf or relu units; otherwise 2^16
-        antithetic Sobol points, to the standard error ``classification_error_se()``. A tie counts one half: relu
-        networks are silent where all their fields are negative.
+        The first is a closed form for linear units and for a single unit, and an integral over one field for two erf or
+        relu units. Otherwise 2^16 antithetic Sobol points are used, with the standard error
+        ``classification_error_se()``. A tie counts one half: the output of a relu network is zero where all its fields
+        are negative.
 
         Raises
         ------
         ValueError
-            Inputs in classes with a teacher or a label that is zero; several units, or units without the sign of their
-            field, of inputs without classes (:func:`overlaps.field_average` takes any function); ``s`` of another
-            length, or > 0 where nothing was learned of an eigenspace.
+            For inputs in classes: a teacher, or a label that is zero. For inputs without classes: several units, or
+            units without the sign of their field (:func:`overlaps.field_average` accepts any function); ``s`` of
+            another length, or > 0 for an eigenvalue that is zero in training.
         """
         if self.model.n_classes and s is not None:
-            raise ValueError(f"s = {check.shown(s)} for inputs in classes, whose variances are their own; leave s out.")
+            raise ValueError(f"s = {check.shown(s)} for inputs in classes, which have their own variances; omit s.")
         return self._misclassified[0] if self.model.n_classes else self._wrong_sign(s)
 
     def _wrong_sign(self: Any, s):
@@ -150,12 +151,12 @@ class _Curves(Views):
         return np.arctan2(np.sqrt(np.maximum(Q * T - R**2, 0.0)), R * np.sign(self.v[..., 0] * model.v_star[0])) / np.pi
 
     def classification_error_se(self) -> Floats:
-        """Standard error (..., n) of :meth:`classification_error`: zero where no points are sampled."""
+        """Standard error (..., n) of :meth:`classification_error`; zero if no points are sampled."""
         return self._misclassified[1]
 
     @cached_property
     def _misclassified(self):
-        """Chances of a wrong class at the records, and their errors."""
+        """Probabilities of a wrong class at the records, and their standard errors."""
         if not self.model.n_classes:
             raise ValueError("the inputs of this model have no classes; expected one made by ov.gaussian_mixture.")
         S, v, bound = self.model.field_covariance(self), self.v, bind(self.model, second_order=False)
@@ -165,14 +166,14 @@ class _Curves(Views):
     def _repr_html_(self: Any):
         mean = self.eps_g.mean(axis=0) if self.is_ensemble else self.eps_g
         runs = {"runs": f"{len(self)} at N = {self.N}"} if self.is_ensemble else {}
-        rows = {"model": self.model} | runs | {"alpha": f"{self.alpha[0]:g} … {self.alpha[-1]:g}"}
-        rows |= {"method": self.method, "eps_g": html.curve(self.alpha, mean), "": self.message}
-        return html.table(type(self).__name__, rows)
+        entries = {"model": self.model} | runs | {"alpha": f"{self.alpha[0]:g} … {self.alpha[-1]:g}"}
+        entries |= {"method": self.method, "eps_g": html.curve(self.alpha, mean), "": self.message}
+        return html.table(type(self).__name__, entries)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class _Blocks(_Curves):
-    """Q and R from the kernel's blocks."""
+    """Base of results with overlaps of every block, from which Q and R are computed."""
 
     q: np.ndarray
     r: np.ndarray
@@ -182,25 +183,25 @@ class _Blocks(_Curves):
     nu: np.ndarray | None = None
 
     def _of_inputs(self, s):
-        """Covariance of all fields on inputs with other variances s (L,)."""
-        learned = self.model.spectrum.s
-        s = check.array("s", s, learned.shape, "One variance for each block.")
-        if self.model.latent_teacher or np.any(s < 0) or np.any((learned == 0) & (s > 0)):
-            raise check.refused("s", s.tolist(), "variances >= 0 of inputs that were learned from.")
-        return self._scaled_covariance(np.divide(s, learned, out=np.zeros_like(learned), where=learned > 0))
+        """Return the covariance of all fields on inputs with other variances s (L,)."""
+        trained = self.model.spectrum.s
+        s = check.array("s", s, trained.shape, "One variance for each block.")
+        if self.model.latent_teacher or np.any(s < 0) or np.any((trained == 0) & (s > 0)):
+            raise check.refused("s", s.tolist(), "variances >= 0, and 0 where that of training is 0.")
+        return self._scaled_covariance(np.divide(s, trained, out=np.zeros_like(trained), where=trained > 0))
 
     def _scaled_covariance(self, u):
-        """Covariance of all fields where eigenvalues have factors u (L,) or (n, L)."""
+        """Return the covariance of all fields for eigenvalues multiplied by u (L,) or (n, L)."""
         s = self.model.spectrum.s
-        parts = (u * s, self.q), (u, self.r), (u / np.where(s > 0, s, np.inf), np.expand_dims(self.tau, -4))
-        return gram(*(np.einsum("...l,...lij->...ij", c, x) for c, x in parts))
+        terms = (u * s, self.q), (u, self.r), (u / np.where(s > 0, s, np.inf), np.expand_dims(self.tau, -4))
+        return gram(*(np.einsum("...l,...lij->...ij", c, x) for c, x in terms))
 
     def _factors_at(self: Any, alpha):
-        """Factors (n, L) of the schedule on the eigenvalues at times alpha (n,); 1 without."""
+        """Return the factors (n, L) of the schedule on the eigenvalues at times alpha (n,); 1 without a schedule."""
         return factors_on_s(self.schedule["s"] if self.changing else None, self.model.spectrum.L, np.asarray(alpha))
 
     def _task(self: Any, i):
-        """Covariance of all fields (..., n, K + M, K + M) and second layer (..., n, K) of task i."""
+        """Return the covariance of all fields (..., n, K + M, K + M) and the second layer (..., n, K) of task i."""
         ratio, u = self.model.ratios[i], self._factors_at(self.alpha)
         return self.S if np.all(ratio == 1) else self._scaled_covariance(u * ratio), self.model.of(i, self.v)
 
@@ -230,14 +231,14 @@ class _Blocks(_Curves):
 
 
 def _error(model, S, v):
-    """Error (...) on the task of a model, at covariances S (..., K + M, K + M) and second layers v (..., K)."""
+    """Return the error (...) on the task of a model for covariances S (..., K + M, K + M), second layers v (..., K)."""
     n = S.shape[-2:]
-    flat = generalisation_error(model, S.reshape(-1, *n), v.reshape(-1, v.shape[-1]))
+    errors = generalisation_error(model, S.reshape(-1, *n), v.reshape(-1, v.shape[-1]))
     largest = np.max(np.abs(S.reshape(-1, n[0] * n[1])), axis=1)
-    # products of such overlaps are no numbers: the error is larger than any
-    flat[np.isnan(flat) & (largest > OVERFLOW)] = np.inf
-    flat[~np.isfinite(largest)] = np.nan  # what a run did not reach
-    return np.maximum(flat, 0.0).reshape(v.shape[:-1])
+    # products of such overlaps overflow, so the error is infinite
+    errors[np.isnan(errors) & (largest > OVERFLOW)] = np.inf
+    errors[~np.isfinite(largest)] = np.nan  # records after the end of a run
+    return np.maximum(errors, 0.0).reshape(v.shape[:-1])
 
 
 class Statistics:
@@ -245,14 +246,14 @@ class Statistics:
 
     v: np.ndarray
     is_ensemble: ClassVar[bool] = True
-    curves: ClassVar[tuple[str, ...]] = ("Q", "R", "v", "eps_g")  # what can be averaged over runs
+    curves: ClassVar[tuple[str, ...]] = ("Q", "R", "v", "eps_g")  # names that the statistics accept
 
     def __len__(self) -> int:
         """Number of runs."""
         return len(self.v)
 
     def mean(self, name: str) -> Floats:
-        """Mean over runs of the curve ``name``: "Q", "R", "v", "eps_g", and "q" or "r" where there are blocks."""
+        """Mean over runs of the curve ``name``: "Q", "R", "v" or "eps_g"; with blocks also "q" or "r"."""
         return self._curve(name).mean(axis=0)
 
     def standard_error(self, name: str) -> Floats:
@@ -260,7 +261,7 @@ class Statistics:
         return self.std(name) / np.sqrt(len(self))
 
     def std(self, name: str) -> Floats:
-        """Standard deviation over runs of the curve ``name``, of one run about the mean; needs at least two runs."""
+        """Standard deviation of the curve ``name`` of one run about the mean over runs; needs at least two runs."""
         if len(self) < 2:
             raise ValueError("one run has no standard deviation; simulate with runs >= 2.")
         return self._curve(name).std(axis=0, ddof=1)
@@ -285,7 +286,7 @@ class Statistics:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Runs(Statistics, _Curves):
-    """Base of the records of simulations."""
+    """Base of the results of simulations."""
 
     N: int
     final_W: np.ndarray | None = None
@@ -293,10 +294,10 @@ class Runs(Statistics, _Curves):
     def final_weights(self, run: int = 0) -> tuple[Floats, Floats]:
         """Students (K, N) and second layer (K,) of run number ``run`` at its last record.
 
-        In the coordinates of the inputs. Raises a ValueError without ``simulate(..., keep_weights=True)``.
+        Weights are in the coordinates of the inputs. Raises a ValueError without ``simulate(..., keep_weights=True)``.
         """
         run = check.index("run", run, len(self))
         if self.final_W is None:
-            raise ValueError("these runs did not keep their weights; simulate with keep_weights=True.")
+            raise ValueError("the weights of these runs were not stored; simulate with keep_weights=True.")
         reached = np.flatnonzero(np.isfinite(self.v[run]).all(axis=-1))
         return self.final_W[run], self.v[run, reached[-1] if reached.size else 0]

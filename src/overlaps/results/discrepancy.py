@@ -1,15 +1,24 @@
 """Distance of simulated runs from a theory: the root mean square over logarithmically spaced times."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from .._base import ArrayLike, Floats, Immutable, check
 from .trajectory import SummedTrajectory, Trajectory
 
-POINTS, FIRST = 60, 0.1  # of the logarithmic grid
-NAMES = ("Q", "R", "v", "eps_g")
+CURVES = ("Q", "R", "v", "eps_g")
+
+
+class LogGrid(NamedTuple):
+    """Default times of a comparison, equidistant in log(alpha)."""
+
+    first: float = 0.1  # first time, or the end if that is earlier
+    n: int = 60  # number of times
+
+
+LOG_GRID = LogGrid()
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,17 +40,17 @@ class Discrepancy(Immutable):
     alpha: Any
 
     def mean(self, name: str) -> Floats:
-        """Mean over the entries of ``name``, "Q", "R", "v" or "eps_g", one per run (runs,); 0 where there are none."""
+        """Mean over the entries of ``name``, "Q", "R", "v" or "eps_g", for each run (runs,); 0 without entries."""
         values = getattr(self, name)
         values = values.reshape(len(values), -1)
         return values.sum(axis=1) / max(values.shape[1], 1)
 
     def __repr__(self):
-        means = ", ".join(f"{name} {self.mean(name).mean():.3g}" for name in NAMES)
+        means = ", ".join(f"{name} {self.mean(name).mean():.3g}" for name in CURVES)
         return f"Discrepancy(runs={len(self.v)}, n={self.alpha.size}, mean over entries and runs: {means})"
 
 
-def log_times(alpha_max, *, first=FIRST, n=POINTS):
+def log_times(alpha_max, *, first=LOG_GRID.first, n=LOG_GRID.n):
     """Times for :func:`tlog_rmse`: 0 (the start), then n times between ``first`` and alpha_max, equidistant in log.
 
     Examples
@@ -65,15 +74,16 @@ def tlog_rmse(
     Parameters
     ----------
     theory : Trajectory or list of Trajectory
-        One for all runs, or one per run (started from that run's own overlaps), recorded at the simulation's times.
+        One for all runs, or one for each run, started from the overlaps of that run. They are recorded at the times of
+        the simulation.
     simulation : Ensemble or ManifoldEnsemble
         The runs.
     times : array_like, shape (n,), optional
-        Where to compare: 60 times in [0.1, alpha_max], equidistant in log, by default; the start is never compared.
-        Each is moved to the nearest recorded time and none counts twice; recording at :func:`log_times` loses none.
+        Times of the comparison, by default 60 times in [0.1, alpha_max], equidistant in log; never the start. Each is
+        replaced by the nearest recorded time, and no record counts twice. Recording at :func:`log_times` uses all.
     variant : {"rmse", "printed_abs"}
-        "printed_abs" is mean_i sqrt(abs(x^2 - xhat^2)), for comparison with published tables only: the formula printed
-        there has the root of a difference of squares inside the mean. It is no distance, and large near x = 0.
+        "printed_abs" is mean_i sqrt(abs(x^2 - xhat^2)), only for comparison with published tables: the formula printed
+        there has the root of a difference of squares inside the mean. It is not a distance, and large near x = 0.
 
     Returns
     -------
@@ -83,7 +93,8 @@ def tlog_rmse(
     Raises
     ------
     ValueError
-        Records at different times, a number of theories that is neither one nor the number of runs, times out of range.
+        The records are at different times; the number of theories is neither one nor the number of runs; times are out
+        of range.
 
     References
     ----------
@@ -126,16 +137,16 @@ def tlog_rmse(
             return np.mean(np.sqrt(np.abs(x**2 - y**2)), axis=1)
         return np.sqrt(np.mean((x - y) ** 2, axis=1))
 
-    return Discrepancy(**{name: distance(name) for name in NAMES}, alpha=alpha[index])
+    return Discrepancy(**{name: distance(name) for name in CURVES}, alpha=alpha[index])
 
 
 def _compared(alpha, times):
-    """Indices of the records nearest to the times, without repetition and without alpha = 0."""
+    """Return the indices of the records nearest to the times, without repetition and without alpha = 0."""
     later = np.flatnonzero(alpha > 0)
     if later.size == 0:
         raise ValueError(f"the runs are recorded at alpha = {alpha} only; expected a time after the start.")
     if times is None:
-        times = np.geomspace(min(FIRST, alpha[-1]), alpha[-1], POINTS)
+        times = np.geomspace(min(LOG_GRID.first, alpha[-1]), alpha[-1], LOG_GRID.n)
     times = check.array("times", times, ("n",))
     if times.size == 0 or times.min() <= 0 or times.max() > alpha[-1] * (1 + 1e-9):
         raise ValueError(f"times = {times}; expected times in (0, {alpha[-1]:g}], the end of the simulation.")

@@ -23,19 +23,21 @@ class Ensemble(Runs, _Blocks):
     alpha : ndarray, shape (n,)
         Recorded times, whole steps / N.
     Q, R, v, eps_g : ndarray, shape (runs, n, K, K), (runs, n, K, M), (runs, n, K), (runs, n)
-        Order parameters of each run, from its weights; eps_g is the exact error at these overlaps, not an estimate.
+        Order parameters of each run, computed from its weights; eps_g is the exact error for these overlaps, not an
+        estimate.
     q, r : ndarray, shape (runs, n, L, K, K), (runs, n, L, K, M)
         Block overlaps as in :class:`State`.
     tau, T : ndarray, shape (runs, L, M, M), (runs, M, M)
         Teacher constants of each run.
     m, h, nu : ndarray, shape (runs, n, L, K, C), (runs, L, M, C), (runs, M, C), or None
-        Overlaps with the class means of inputs in classes; ``mean_fields`` (runs, n, K, C) are means of the fields.
+        Overlaps with the class means, for inputs in classes; ``mean_fields`` (runs, n, K, C) are the means of the
+        student fields.
     N : int
         Input dimension.
     success, message, method
-        Whether all runs reached the end, a sentence about it, the simulator.
+        Whether all runs reached the end, a sentence about it, and the simulator.
     schedule, eta : Schedule or dict or None, ndarray, shape (n,)
-        The schedule as it was given, and the learning rate at the records.
+        The argument ``schedule`` of ``simulate``, and the learning rate at the records.
 
     Notes
     -----
@@ -60,18 +62,18 @@ class Ensemble(Runs, _Blocks):
     def plateaus(self) -> "list[Plateau]":
         """Plateaus of the mean error over the runs, at its records; see :meth:`Trajectory.plateaus`.
 
-        Saddles are looked for from the mean overlaps, those of the equations beside; begin and end are records.
-        *Heuristic* where runs leave at different times. Raises a ValueError under a schedule.
+        The search for saddles of the equations begins at the mean overlaps; begin and end of a plateau are records.
+        *Heuristic* if the runs leave at different times. Raises a ValueError for a schedule.
         """
         check_features("plateaus", self.model, self.schedule)
         mean, rounding = self.mean("eps_g"), np.finfo(float).eps * np.ones(self.alpha.size)
         return find(self.model, self.alpha, mean, rounding, lambda i: self._state(i, lambda x: x.mean(axis=0)))
 
     def escape(self, level: float | None = None) -> Floats:
-        """Times (runs,) at which eps_g of each run first falls below a level; nan where it did not.
+        """Times (runs,) at which eps_g of each run first falls below a level; nan if it does not.
 
-        They have the law that :func:`overlaps.theory.escape_time.escape` predicts: ``runs.escape(law.level)``. Between
-        records ln eps_g is interpolated by cubics.
+        :func:`overlaps.theory.escape_time.escape` predicts their distribution ``law``; compare it with
+        ``runs.escape(law.level)``. Between records ln eps_g is interpolated by cubics.
 
         Parameters
         ----------
@@ -81,25 +83,25 @@ class Ensemble(Runs, _Blocks):
         Raises
         ------
         ValueError
-            No level, and no plateau of the mean error.
+            ``level`` is missing, and the mean error has no plateau.
         """
         if level is None:
             plateaus = self.plateaus()
             if not plateaus:
-                raise ValueError("escape() without a level, of runs whose mean error waits on no plateau; give level=.")
+                raise ValueError("escape() without a level, and the mean error of runs has no plateau; pass level=.")
             level = plateaus[0].height / 2
         level = check.number("level", level, above=0)
         return np.array([first_below(self.alpha, run, level) for run in self.eps_g])
 
     def _state(self, i, of_runs):
-        """The state at record i that has ``of_runs`` of the overlaps of all runs (runs, ...)."""
-        places = {"q": i, "r": i, "v": i, "m": i, "tau": ..., "T": i if self.changing else ..., "h": ..., "nu": ...}
-        parts = {name: of_runs(x[:, at]) for name, at in places.items() if (x := getattr(self, name)) is not None}
+        """Return the state at record i, after the function ``of_runs`` of the overlaps of all runs (runs, ...)."""
+        indices = {"q": i, "r": i, "v": i, "m": i, "tau": ..., "T": i if self.changing else ..., "h": ..., "nu": ...}
+        arrays = {name: of_runs(x[:, at]) for name, at in indices.items() if (x := getattr(self, name)) is not None}
         factors = self._factors_at(self.alpha[[i]])[0] if self.changing else None
-        return State(**parts, s=self.model.spectrum.s, alpha=self.alpha[i], factors=factors)
+        return State(**arrays, s=self.model.spectrum.s, alpha=self.alpha[i], factors=factors)
 
     def start(self, run: int = 0) -> State:
-        """State in which run number ``run`` began: what the ODE should be started from to be compared with it."""
+        """State at the start of run number ``run``; the ODE to compare with the run starts from it."""
         return self.state(run, 0)
 
     def state(self, run: int, i: int) -> State:

@@ -1,4 +1,4 @@
-"""Saving and loading results: one .npz with arrays and a JSON header."""
+"""Saving and loading results: one .npz file with arrays and a JSON header."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from .._base.version import __version__
 from ..integrators.methods import solver_class
 from ..models import LowRank, Stages, previous_student
 from .descriptions import (
-    FORMAT,
+    FILE_FORMAT,
     Arrays,
     Refused,
     check_same,
@@ -29,32 +29,31 @@ from .descriptions import (
 )  # fmt: skip
 from .field_table import letters_of
 
-FORMATS = "csv tsv txt json npy pkl pickle mat h5 hdf5 nc xlsx parquet feather zarr toml yaml png pdf svg zip gz"
-WEIGHTS = {"W", "W_star", "F"}
-FOREIGN = {f".{x}" for x in FORMATS.split()}  # endings of other formats; any other is part of the name: run_eta0.5
-BARE = {"State", "FixedPoint"}  # records without a model
-HEADER = 2**28  # bytes of the longest one that is read: a sweep of a million points has half of that
-SAVED = "a Trajectory, a Batch, an Ensemble, Fluctuations, a Sweep, a State or a FixedPoint"
-ELSEWHERE = {"model", "models", "solver", "schedule", "parts", "state", "trajectory"}  # in entries of their own
-KINDS = {"success": "b", "nfev": "i"}  # of arrays that do not hold floats
+# suffixes of other formats, which are refused; any other suffix is part of the name: run_eta0.5
+FOREIGN_SUFFIXES = set(
+    ".csv .tsv .txt .json .npy .pkl .pickle .mat .h5 .hdf5 .nc .xlsx .parquet .feather .zarr .toml .yaml .png .pdf "
+    ".svg .zip .gz".split()
+)
+KINDS_WITHOUT_MODEL = {"State", "FixedPoint"}
+MAX_HEADER_BYTES = 2**28  # longer headers are refused; halved: that of a sweep of a million points just fits
 
 
 def save(result: Any, path: PathLike) -> None:
-    """Write a result, a sweep, a state or a fixed point to one ``.npz`` file; it appears complete, or not at all.
+    """Write a result, a sweep, a state or a fixed point to one ``.npz`` file, completely or not at all.
 
     Parameters
     ----------
-    result : Trajectory, Batch, Ensemble, one of these through Stages, Fluctuations, Sweep, State or FixedPoint
-        The result to keep: arrays as they are, everything else as JSON. ``traj.save(path)`` is the same.
+    result : Trajectory, Batch, Ensemble, result of Stages, Fluctuations, Sweep, State or FixedPoint
+        The result to save: arrays unchanged, everything else as JSON. ``traj.save(path)`` is the same.
     path : path-like
-        Where; ``.npz`` is added where it is missing.
+        Path of the file; ``.npz`` is added if it is missing.
 
     Raises
     ------
     ValueError
-        Something that no file holds, no path, or the ending of another format, such as ``.csv``.
+        The object cannot be saved, the path is invalid, or it has the suffix of another format, such as ``.csv``.
     FileNotFoundError
-        There is no such folder.
+        The folder does not exist.
 
     Examples
     --------
@@ -67,9 +66,10 @@ def save(result: Any, path: PathLike) -> None:
     True
     """
     if not has_file(result):
-        raise check.refused("result", result, SAVED + ".")
+        kinds = "a Trajectory, a Batch, an Ensemble, Fluctuations, a Sweep, a State or a FixedPoint."
+        raise check.refused("result", result, kinds)
     path = _path(path)
-    if path.suffix.lower() in FOREIGN:
+    if path.suffix.lower() in FOREIGN_SUFFIXES:
         raise check.refused(
             "path", str(path), "a name that ends in .npz; for tables there are to_pandas and to_xarray."
         )
@@ -79,7 +79,7 @@ def save(result: Any, path: PathLike) -> None:
     header, arrays = contents(result)
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
     try:
-        with open(temporary, "xb") as file:  # with the permissions that any new file gets
+        with open(temporary, "xb") as file:  # unlike tempfile, with the permissions of any new file
             np.savez_compressed(file, header=json.dumps(header), **arrays)
         os.replace(temporary, path)
     except BaseException:
@@ -88,34 +88,31 @@ def save(result: Any, path: PathLike) -> None:
 
 
 def has_file(result):
-    """Whether a file can hold this: results say so by their methods; much else has a model, too."""
+    """Whether a file can contain this object: results have a method ``save`` or ``_to_file``."""
     kind = type(result)
-    return isinstance(result, Immutable) and (
-        getattr(kind, "save", None) is save or hasattr(kind, "_to_file") or _bare(result)
-    )
-
-
-def _bare(result):
-    """Whether a record stands without a model: states, and what holds one."""
-    return type(result).__name__ in BARE
+    saves = getattr(kind, "save", None) is save or hasattr(kind, "_to_file")
+    return isinstance(result, Immutable) and (saves or kind.__name__ in KINDS_WITHOUT_MODEL)
 
 
 def contents(result):
-    """Record of a result for a file: (header, arrays)."""
-    if hasattr(result, "_to_file"):  # which says so itself
-        entry, inner = result._to_file()
-        return {"format": FORMAT, "version": __version__, "kind": type(result).__name__, "result": entry}, inner
-    arrays: dict[str, Any] = {}
-    values: dict[str, Any] = {}
+    """Return the contents of a file for a result: (header, arrays)."""
+    kind = type(result).__name__
+    header: dict[str, Any] = {"format": FILE_FORMAT, "version": __version__, "kind": kind}
+    if hasattr(result, "_to_file"):
+        header["result"], arrays = result._to_file()
+        return header, arrays
+    arrays, values = {}, {}
+    has_model = kind not in KINDS_WITHOUT_MODEL
+    other_entries = {"model", "models", "solver", "schedule", "parts", "state", "trajectory"}
     for f in fields(result):
         value = getattr(result, f.name)
         if isinstance(value, np.ndarray):
-            # weights that all runs share are one array broadcast over the runs: stride 0
-            arrays[f.name] = value[:1] if f.name in WEIGHTS and value.strides[0] == 0 else value
-        elif f.name not in ELSEWHERE and (f.compare or _bare(result)):
+            # weights that are equal in all runs are one array broadcast over the runs, with stride 0
+            arrays[f.name] = value[:1] if f.name in ("W", "W_star", "F") and value.strides[0] == 0 else value
+        elif f.name not in other_entries and (f.compare or not has_model):
             values[f.name] = value
-    header: dict[str, Any] = {"format": FORMAT, "version": __version__, "kind": type(result).__name__, "result": values}
-    if _bare(result):
+    header["result"] = values
+    if not has_model:
         if hasattr(result, "state"):
             header["state"], inner = contents(result.state)
             arrays |= {f"state/{x}": value for x, value in inner.items()}
@@ -128,9 +125,9 @@ def contents(result):
         header |= {"until": stages.until.tolist(), "heads": None if stages.heads is None else stages.heads.tolist()}
         if any(stages.teacher):
             header["students"] = [x if isinstance(x, str | None) else x.tolist() for x in stages.students]
-        for role, items in (("stages", map(described, stages.models)), ("parts", map(contents, result.parts))):
-            header[role], named = zip(*items, strict=True)
-            arrays |= {f"{role}{i}/{x}": value for i, entry in enumerate(named) for x, value in entry.items()}
+        for name, items in (("stages", map(described, stages.models)), ("parts", map(contents, result.parts))):
+            header[name], folders = zip(*items, strict=True)
+            arrays |= {f"{name}{i}/{x}": value for i, folder in enumerate(folders) for x, value in folder.items()}
         return header, arrays
     if getattr(result, "schedule", None) is not None:
         header["schedule"] = schedule_recipe(result.schedule)
@@ -139,8 +136,8 @@ def contents(result):
         entry, of_model = described(result.model)
         header |= entry
     else:
-        entry, parts = zip(*map(described, models), strict=True)
-        header["models"], of_model = entry, {x: np.array([part[x] for part in parts]) for x in parts[0]}
+        header["models"], of_models = zip(*map(described, models), strict=True)
+        of_model = {name: np.array([of_one[name] for of_one in of_models]) for name in of_models[0]}
     solver = getattr(result, "solver", None)
     if isinstance(solver, tuple):
         header["solver"] = [_solver_name(x) for x in solver]
@@ -150,7 +147,7 @@ def contents(result):
 
 
 def _solver_name(solver):
-    """Name by which ``solve`` knows an integrator, or None."""
+    """Return the name by which ``solve`` accepts an integrator, or None."""
     name = getattr(solver, "__name__", None)
     return name if name and _known_solver(name) is solver else None
 
@@ -180,24 +177,24 @@ def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
     path : path-like
         The ``.npz`` file.
     model : Model, or sequence of Model for a Batch, or Stages, optional
-        Needed when an activation or the features of the saved model are a user function, which a file cannot hold.
-        Parameters of ``leaky_relu`` and ``polynomial`` are in the file. It has to agree with all that the file knows:
+        Required if an activation or the features of the saved model are a user function, because a file cannot contain
+        it; the parameters of ``leaky_relu`` and ``polynomial`` are in the file. The model is compared with the saved
         sizes, rates, second layers, spectrum, names of functions and their values at a few points.
-    schedule : Schedule or dict, or sequence of them for a Batch that has one for each, optional
-        Needed when the schedule contains a user function; it has to agree with the rest that the file knows.
+    schedule : Schedule or dict, or sequence of them for a Batch with one for each trajectory, optional
+        Required if the schedule contains a user function; the rest of it is compared with the file.
 
     Returns
     -------
     Trajectory, Batch, Ensemble, StagedTrajectory, StagedEnsemble, Fluctuations, Sweep, State or FixedPoint
-        Equal to the one saved (but for ``solver``, where that was a class of the user's).
+        Equal to the saved one, except for ``solver`` if that was a class defined by the user.
 
     Raises
     ------
     ValueError
-        Not a file of this library, damaged (the message says where), a newer format, an unknown activation, a model
-        that is not the one saved.
+        The file was not written by this library, is damaged (the message gives the place) or has a newer format; an
+        activation is unknown; the model is not the saved one.
     FileNotFoundError
-        No such file.
+        The file does not exist.
 
     Examples
     --------
@@ -219,16 +216,16 @@ def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
 
 
 def _read(path, data, model, schedule):
-    """The result in an open file; its header is read and checked before any other array."""
+    """Return the result in an open file; its header is read and checked before any other array."""
     try:
         header = json.loads(str(data["header"]))
-        written = int(header["format"]), str(header["version"])
+        format_, version = int(header["format"]), str(header["version"])
     except (LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ValueError(f"{path} was not written by overlaps, or its header is damaged ({_reason(error)}).") from error
-    # newer files may mean something else by the same names; older ones are read, entry by entry where they lack some
-    if written[0] > FORMAT:
+    # in newer formats the same names may have another meaning; older files are read, although some entries are missing
+    if format_ > FILE_FORMAT:
         raise ValueError(
-            f"{path} has format {written[0]} (overlaps {written[1]}); this version reads up to {FORMAT}. "
+            f"{path} has format {format_} (overlaps {version}); this version reads up to {FILE_FORMAT}. "
             "Upgrade overlaps."
         )
     try:
@@ -240,13 +237,13 @@ def _read(path, data, model, schedule):
 
 
 def restored(header, data, model=None, schedule=None):
-    """The result that a header and arrays describe."""
+    """Return the result that a header and arrays describe."""
     kind = Immutable.kinds[header["kind"]]
     if hasattr(kind, "_from_file"):
         return kind._from_file(header["result"], data)
     names = {f.name for f in fields(kind)}
     values = header["result"] | {name: data[name] for name in names & data.keys()}
-    if header["kind"] in BARE:
+    if header["kind"] in KINDS_WITHOUT_MODEL:
         if "state" in names:
             values["state"] = restored(header["state"], inside(data, "state/"), None, None)
         return kind(**values)
@@ -267,7 +264,7 @@ def restored(header, data, model=None, schedule=None):
             raise Refused(f"model = {check.shown(model)}; expected one Model.")
         values["model"] = model_from_header(header, data) if model is None else model
         check_same(values["model"], header, data)
-        if "solver" in names:  # early files have its name in a sentence only
+        if "solver" in names:  # in early files its name is the first word of ``method``
             values["solver"] = _known_solver(header.get("solver", values["method"].split(" ")[0]))
     result = kind(**values)
     _check_result(result)
@@ -275,7 +272,7 @@ def restored(header, data, model=None, schedule=None):
 
 
 def _staged(kind, header, data, stages, schedule):
-    """A result through Stages: its models and its parts, each as if it stood alone."""
+    """Return a result of Stages; its models and the results of its stages are read like single ones."""
     if stages is not None and not (isinstance(stages, Stages) and len(stages) == len(header["stages"])):
         raise Refused(f"model = {check.shown(stages)}; expected the Stages that were saved.")
     models = []
@@ -287,12 +284,12 @@ def _staged(kind, header, data, stages, schedule):
     teacher = None if students is None else [None if x is None else previous_student for x in students]
     stages = Stages(models, header["until"], header["heads"], teacher, students)
     first = stages.index(inside(data, "parts0/")["alpha"][0])
-    parts = []
-    for k, part in enumerate(header["parts"]):
-        given = None if schedule is None else stages.scheduled(first + k, schedule)
-        entry = None if stages.teacher[first + k] else stages.models[first + k]  # frozen students are in the file
-        parts.append(restored(part, inside(data, f"parts{k}/"), entry, given))
-    return kind(model=stages, alpha=data["alpha"], parts=tuple(parts))
+    results = []
+    for k, entry in enumerate(header["parts"]):
+        of_stage = None if schedule is None else stages.scheduled(first + k, schedule)
+        model = None if stages.teacher[first + k] else stages.models[first + k]  # frozen students are in the file
+        results.append(restored(entry, inside(data, f"parts{k}/"), model, of_stage))
+    return kind(model=stages, alpha=data["alpha"], parts=tuple(results))
 
 
 def _reason(error):
@@ -301,33 +298,34 @@ def _reason(error):
 
 @contextmanager
 def _arrays(path):
-    """Everything in the file, by name."""
+    """Open the file and yield its arrays by name."""
     if path.exists() and not zipfile.is_zipfile(path):
         raise ValueError(f"{path} was not written by overlaps, or is damaged; expected an .npz file made by save.")
     with open(path, "rb") as file:
         try:
             data = np.load(file, allow_pickle=False)
-        except Exception as error:  # zipfile, zlib and NumPy raise some ten types for damaged bytes
+        except Exception as error:  # zipfile, zlib and NumPy raise about ten types of exceptions for damaged bytes
             raise ValueError(f"{path} is damaged: {_reason(error)}.") from error
 
         def read(name):
             try:
-                if name == "header" and data.zip.getinfo("header.npy").file_size > HEADER:
-                    raise ValueError(f"a header of more than {HEADER} bytes")
+                if name == "header" and data.zip.getinfo("header.npy").file_size > MAX_HEADER_BYTES:
+                    raise ValueError(f"a header of more than {MAX_HEADER_BYTES} bytes")
                 return data[name]
-            except Exception as error:  # as above
+            except Exception as error:  # the same types of exceptions
                 raise ValueError(_reason(error)) from error
 
         yield Arrays(data.files, read)
 
 
 def _check_result(result):
-    """Refuse fields of another type or shape, and numbers that no result has."""
+    """Refuse fields of wrong type or shape, and unexpected nan or inf."""
     model = result.models[0] if hasattr(result, "models") else result.model
     ensemble = getattr(result, "is_ensemble", False)
-    many = ensemble or hasattr(result, "models")
+    has_runs = ensemble or hasattr(result, "models")
     sizes = {"K": model.K, "M": model.M, "L": model.spectrum.L, "t": result.alpha.size}
-    if many:
+    dtype_kinds = {"success": "b", "nfev": "i"}  # floats otherwise
+    if has_runs:
         sizes |= {"r": len(result), "N": getattr(result, "N", 0)}
     for f in fields(result):
         value = getattr(result, f.name)
@@ -335,9 +333,9 @@ def _check_result(result):
             raise TypeError(f"{f.name} = {check.shown(value)}")
         if not isinstance(value, np.ndarray):
             continue
-        letters = letters_of(f.name, value, many)
+        letters = letters_of(f.name, value, has_runs)
         shape = tuple(sizes.setdefault(x, n) for x, n in zip(letters, value.shape, strict=False))
-        if value.shape != shape or len(shape) != len(letters) or value.dtype.kind != KINDS.get(f.name, "f"):
+        if value.shape != shape or len(shape) != len(letters) or value.dtype.kind != dtype_kinds.get(f.name, "f"):
             raise ValueError(f"{f.name} is of shape {value.shape} and type {value.dtype}")
         unreached = f.name.endswith("_late") or f.name.startswith("error_") or f.name in ("records", "ends")
         unreached |= ensemble and not result.success and "rt" in letters

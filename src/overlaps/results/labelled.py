@@ -1,7 +1,7 @@
 """Results as xarray datasets and pandas tables, with dimensions named by the letters of the notation.
 
 Dimensions: ``alpha`` (time), ``run``, ``k, l`` (student units), ``m, n`` (teacher units), ``e`` (eigenspaces), ``c``
-(classes of inputs), ``task`` (stages); of a sweep, its parameters. xarray is an optional package and is imported at the
+(classes of inputs), ``task`` (stages); for a sweep, its parameters. xarray is an optional package, imported at the
 first call.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from .._base.version import __version__
 from ..models import LowRank, Mixed, Stages
 from .descriptions import model_from_text, model_text
-from .field_table import ADAPTED, FIELDS, LABELLED, dims
+from .field_table import FIELDS, LABELLED, LABELLED_LOW_RANK, dims
 
 __all__ = [
     "frame", "frame_of_fluctuations", "frame_of_sweep", "from_batch", "from_curves", "from_stages", "from_sweep",
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def _package(name):
-    """An optional package of the same name as its extra."""
+    """Import an optional package, which has the same name as its extra."""
     try:
         return import_module(name)
     except ImportError as error:
@@ -47,7 +47,7 @@ def from_curves(result: Any) -> Any:
     Raises
     ------
     ImportError
-        xarray is not installed; the message says how to install it.
+        xarray is not installed; the message contains the command to install it.
 
     Examples
     --------
@@ -61,10 +61,10 @@ def from_curves(result: Any) -> Any:
     """
     runs = ("run",) if result.is_ensemble else ()
     blocks = hasattr(result, "q")
-    # runs on the hidden manifold have no blocks in common, others no test error
-    names = ADAPTED if isinstance(result.model, LowRank) else LABELLED
-    known = {name: x for name in names if (x := getattr(result, name, None)) is not None}
-    variables = {name: (dims(name, *runs, value=x), x) for name, x in known.items()}
+    # runs on the hidden manifold have no common blocks, other runs no test error
+    names = LABELLED_LOW_RANK if isinstance(result.model, LowRank) else LABELLED
+    arrays = {name: x for name in names if (x := getattr(result, name, None)) is not None}
+    variables = {name: (dims(name, *runs, value=x), x) for name, x in arrays.items()}
     spectrum = result.model.spectrum
     coords = {"alpha": ("alpha", result.alpha)}
     coords |= {"s": ("e", spectrum.s), "p": ("e", spectrum.p)} if blocks else {}
@@ -74,9 +74,9 @@ def from_curves(result: Any) -> Any:
 
 
 def _dataset(result, variables, coords, of_model):
-    """Dataset with what every result says of itself as attributes."""
+    """Return a dataset with model, method, message, success and version as attributes."""
     attributes = {"model": str(result.model), **of_model, "method": result.method, "message": result.message}
-    attributes |= {"success": int(result.success), "version": __version__}  # netCDF knows no bool
+    attributes |= {"success": int(result.success), "version": __version__}  # netCDF has no type bool
     if result.is_ensemble:
         attributes["N"] = result.N
     if hasattr(result.model, "models"):  # several tasks
@@ -100,13 +100,13 @@ def from_stages(result: Any) -> Any:
     -------
     xarray.Dataset
         Variables ``eps_g, Q, R, v, eta`` and ``error`` on each task, with dimensions (task,) (run,) alpha and those of
-        their indices; coordinates ``alpha`` and ``stage`` along it. Overlaps of blocks belong to the eigenvalues of a
-        stage and stay in ``result.parts``.
+        their indices; coordinates ``alpha`` and, along it, ``stage``. Overlaps of blocks are not included, because they
+        refer to the eigenvalues of a stage; they are in ``result.parts``.
 
     Raises
     ------
     ImportError
-        xarray is not installed; the message says how to install it.
+        xarray is not installed; the message contains the command to install it.
 
     Examples
     --------
@@ -129,12 +129,12 @@ def from_stages(result: Any) -> Any:
 
 
 def model_of(data):
-    """Return the model of a data set made by ``to_xarray``, from its attributes, which NetCDF and Zarr files keep.
+    """Return the model of a dataset made by ``to_xarray``, from its attributes, which NetCDF and Zarr files preserve.
 
     Parameters
     ----------
     data : xarray.Dataset
-        Made by :func:`from_curves` of a Trajectory or an Ensemble, or by :func:`from_stages`.
+        Dataset of a Trajectory or an Ensemble (:func:`from_curves`), or of a result of Stages (:func:`from_stages`).
 
     Returns
     -------
@@ -144,7 +144,7 @@ def model_of(data):
     Raises
     ------
     ValueError
-        No such attribute, or a model with a user function, which a text cannot hold.
+        The attribute is missing, or the model has a user function, which a text cannot contain.
 
     Examples
     --------
@@ -158,12 +158,12 @@ def model_of(data):
         texts = json.loads(data.attrs["stages_json"])
         return Stages([model_from_text(text) for text in texts["models"]], texts["until"], texts["heads"])
     if "model_json" not in data.attrs:
-        raise ValueError("data has no attribute model_json; expected a data set made by to_xarray of a result.")
+        raise ValueError("data has no attribute model_json; expected a dataset made by to_xarray of a result.")
     return model_from_text(data.attrs["model_json"])
 
 
 def frame(result: Any) -> Any:
-    """Table of a result (through Stages, too), one row for each record (and run), one column for each number.
+    """Table of a result, also of Stages: one row for each record (and run), one column for each number.
 
     Parameters
     ----------
@@ -173,15 +173,15 @@ def frame(result: Any) -> Any:
     Returns
     -------
     pandas.DataFrame
-        Columns ``run`` (of ensembles), ``alpha``, ``eps_g``, ``Q_11, Q_12, ...``, ``R_11, ...``, ``v_1, ...``: units
-        are counted from 1, as on plots; of the symmetric Q the upper half. Through Stages also ``stage`` (from 0), and
-        of several tasks the errors on all of them, ``error_1, error_2, ...``; heads of their own are ``v_1_1, ...``.
-        Of adapted students ``u_11, ...`` and ``a_11, ...`` in place of v.
+        Columns ``run`` (for ensembles), ``alpha``, ``eps_g``, ``Q_11, Q_12, ...``, ``R_11, ...``, ``v_1, ...``. Units
+        are numbered from 1, as in figures; the symmetric Q has its upper triangle. Stages add ``stage`` (from 0), and
+        several tasks the errors on all of them, ``error_1, error_2, ...``; tasks with their own heads have
+        ``v_1_1, ...``. Directions that adapt a student have ``u_11, ...`` and ``a_11, ...`` in place of v.
 
     Raises
     ------
     ImportError
-        pandas is not installed; the message says how to install it.
+        pandas is not installed; the message contains the command to install it.
 
     Examples
     --------
@@ -202,26 +202,26 @@ def frame(result: Any) -> Any:
 
 
 def _columns(model, curve, end=""):
-    """One column for each number of ``curve(name)``, names ending in ``end``."""
-    low, network = isinstance(model, LowRank), getattr(model, "model", model)
-    K, M, between = network.K, network.M, "" if max(network.K, network.M) < 10 else "_"
+    """Return one column for each number of ``curve(name)``; the names end in ``end``."""
+    network = getattr(model, "model", model)
+    K, M, separator = network.K, network.M, "" if max(network.K, network.M) < 10 else "_"
 
-    def entries(letter, array, shape, symmetric=False, between=between):
-        array, kept = array.reshape(-1, *shape), (x for x in np.ndindex(shape) if not symmetric or x[0] <= x[1])
-        return {f"{letter}_{between.join(str(i + 1) for i in x)}{end}": array[:, *x] for x in kept}
+    def entries(letter, array, shape, symmetric=False, separator=separator):
+        array, indices = array.reshape(-1, *shape), (x for x in np.ndindex(shape) if not symmetric or x[0] <= x[1])
+        return {f"{letter}_{separator.join(str(i + 1) for i in x)}{end}": array[:, *x] for x in indices}
 
     columns = {f"eps_g{end}": curve("eps_g").ravel()} | entries("Q", curve("Q"), (K, K), symmetric=True)
     columns |= entries("R", curve("R"), (K, M))
-    if low:
+    if isinstance(model, LowRank):
         columns |= entries("u", curve("u"), (model.rank, model.rank), symmetric=True)
         return columns | entries("a", curve("v"), (K, model.rank))
-    if isinstance(model, Mixed) and model.heads is not None:  # readouts of several tasks, one after the other
-        return columns | entries("v", curve("v"), (model.heads.size // K, K), between="_")
+    if isinstance(model, Mixed) and model.heads is not None:  # the readouts of all tasks in order
+        return columns | entries("v", curve("v"), (model.heads.size // K, K), separator="_")
     return columns | entries("v", curve("v"), (K,))
 
 
 def frame_of_fluctuations(result: Any) -> Any:
-    """Table of a Fluctuations, one row for each record: its trajectory's, then means and standard deviations.
+    """Table of Fluctuations, one row for each record: the trajectory, then means and standard deviations.
 
     Parameters
     ----------
@@ -231,13 +231,13 @@ def frame_of_fluctuations(result: Any) -> Any:
     Returns
     -------
     pandas.DataFrame
-        The columns of :func:`frame`, the solution for N -> infinity; ``eps_g_mean, Q_11_mean, ...`` and ``eps_g_std,
+        The columns of :func:`frame` for the solution (N -> infinity); ``eps_g_mean, Q_11_mean, ...`` and ``eps_g_std,
         Q_11_std, ...`` at this N.
 
     Raises
     ------
     ImportError
-        pandas is not installed; the message says how to install it.
+        pandas is not installed; the message contains the command to install it.
 
     Examples
     --------
@@ -252,25 +252,25 @@ def frame_of_fluctuations(result: Any) -> Any:
 
 
 def frame_of_sweep(result: Any) -> Any:
-    """Table of a sweep: the parameters of each point, and what the function returned there.
+    """Table of a sweep: the parameters of each point, and the value of the function.
 
     Parameters
     ----------
     result : Sweep
-        Values that are numbers (column ``value``), dicts of numbers (a column each), or results and tables of their
-        own, whose rows all carry the parameters of their point.
+        The values are numbers (column ``value``), dicts of numbers (one column each), or results and tables; each row
+        of these begins with the parameters of its point.
 
     Returns
     -------
     pandas.DataFrame
-        A point that failed or was not reached is one row of missing values; a column ``error`` then says why.
+        A point that failed or was not reached is one row of missing values; a column ``error`` then gives the reason.
 
     Raises
     ------
     ValueError
-        Values that are no rows of a table, or a parameter that is named like one of their columns.
+        The values cannot be rows of a table, or a parameter has the name of one of their columns.
     ImportError
-        pandas is not installed; the message says how to install it.
+        pandas is not installed; the message contains the command to install it.
 
     Examples
     --------
@@ -279,19 +279,19 @@ def frame_of_sweep(result: Any) -> Any:
     >>> table[table.x == 2]["product"].tolist()
     [20, 40]
     """
-    pandas, parts, lost = _package("pandas"), [], _lost(result)
+    pandas, tables, missing = _package("pandas"), [], _missing(result)
     for i, point in enumerate(result.points):
-        rows = pandas.DataFrame(index=[0]) if i in lost else _rows(pandas, point, result.values[i])
-        if clash := sorted(set(point) & {*rows.columns, *(["error"] if lost else [])}):
+        table = pandas.DataFrame(index=[0]) if i in missing else _table(pandas, point, result.values[i])
+        if clash := sorted(set(point) & {*table.columns, *(["error"] if missing else [])}):
             raise ValueError(f"{clash} are parameters of the grid and columns of the values; rename the parameters.")
-        front = {name: [x] * len(rows) for name, x in point.items()}
-        rows = pandas.concat([pandas.DataFrame(front, index=rows.index), rows], axis=1)
-        parts.append(rows.assign(error=lost.get(i, "")) if lost else rows)
-    return pandas.concat(parts, ignore_index=True)
+        parameters = {name: [x] * len(table) for name, x in point.items()}
+        table = pandas.concat([pandas.DataFrame(parameters, index=table.index), table], axis=1)
+        tables.append(table.assign(error=missing.get(i, "")) if missing else table)
+    return pandas.concat(tables, ignore_index=True)
 
 
-def _rows(pandas, point, value):
-    """The rows of one value."""
+def _table(pandas, point, value):
+    """Return the table of one value."""
     value = value.to_pandas() if hasattr(value, "to_pandas") else value
     if isinstance(value, pandas.DataFrame):
         return value
@@ -299,14 +299,14 @@ def _rows(pandas, point, value):
     for name, x in items.items():
         if np.ndim(x) or np.asarray(x).dtype.kind not in "biufc":
             raise ValueError(
-                f"{name} at {point} is {type(x).__name__}; expected numbers, dicts of them, results or tables. Arrays "
-                "have axes: sweep.to_xarray() keeps them."
+                f"{name} at {point} is {type(x).__name__}; expected numbers, dicts of them, results or tables. For "
+                "arrays use sweep.to_xarray()."
             )
     return pandas.DataFrame(items, index=[0])
 
 
-def _lost(result):
-    """{index: why} of the points of a sweep without a value."""
+def _missing(result):
+    """Return {index: reason} of the points of a sweep without a value."""
     texts = {i: f"{type(error).__name__}: {error}" for i, error in result.errors.items()}
     return texts | dict.fromkeys(result.missing, "interrupted or not begun")
 
@@ -319,8 +319,8 @@ def from_batch(batch, coords=None):
     batch : Batch
         Result of ``solve_many``.
     coords : dict of array_like, optional
-        Varied: the axes of a grid whose product has as many points as the batch, the last one running fastest, or
-        one value for each trajectory.
+        Varied quantities: the axes of a grid with as many points as the batch, the last axis varying fastest; or one
+        value for each trajectory.
 
     Returns
     -------
@@ -331,9 +331,9 @@ def from_batch(batch, coords=None):
     Raises
     ------
     ValueError
-        Coordinates that do not fit the number of trajectories.
+        The coordinates do not match the number of trajectories.
     ImportError
-        xarray is not installed; the message says how to install it.
+        xarray is not installed; the message contains the command to install it.
 
     Examples
     --------
@@ -353,41 +353,42 @@ def from_batch(batch, coords=None):
             f"coordinates of lengths {dict(zip(axes, lengths, strict=True))} for {b} trajectories; expected the axes "
             "of a grid of that many points, or one value for each."
         )
-    which, shape = (tuple(axes), tuple(lengths)) if grid else (("trajectory",), (b,))
+    of_batch, shape = (tuple(axes), tuple(lengths)) if grid else (("trajectory",), (b,))
     if clash := set(axes) & {"alpha", "trajectory", *"klmn", *LABELLED, "success", "end", "nfev"}:
-        raise ValueError(f"{sorted(clash)} are names of coordinates and of what the batch holds; rename the first.")
+        raise ValueError(f"{sorted(clash)} are names of coordinates and of arrays of the batch; rename the first.")
     variables = {}
     for name in ("eps_g", "Q", "R", "v", *["mean_fields"] * bool(batch.models[0].n_classes), "success", "end", "nfev"):
         values = getattr(batch, name)
-        values = values.astype(np.int8) if name == "success" else values  # netCDF knows no bool
+        values = values.astype(np.int8) if name == "success" else values  # netCDF has no type bool
         values = values.reshape(shape + values.shape[1:])
-        variables[name] = dims(name, *which), values, {"long_name": FIELDS[name].words}
+        variables[name] = dims(name, *of_batch), values, {"long_name": FIELDS[name].words}
     labels = {name: (name if grid else "trajectory", values) for name, values in axes.items()}
     labels |= {"alpha": ("alpha", batch.alpha)}
     return xr.Dataset(variables, labels, {"models": f"{b} x {batch.models[0]}", "version": __version__})
 
 
 def from_sweep(result: Any) -> Any:
-    """Dataset of a sweep: the values' own variables and dimensions, after those of the grid.
+    """Dataset of a sweep: the variables of the values, with the dimensions of the grid followed by their own.
 
     Parameters
     ----------
     result : Sweep
-        Values that are numbers or arrays (variable ``value``, dimensions ``dim_0``, ...), dicts of them (one variable
-        each), or trajectories or ensembles recorded at the same times; one that ended early is filled up with nan.
+        The values are numbers or arrays (variable ``value``, dimensions ``dim_0``, ...), dicts of them (one variable
+        each), or trajectories or ensembles recorded at the same times; one that ended early is padded with nan.
 
     Returns
     -------
     xarray.Dataset
-        Dimensions are the parameters of a product, with their values as coordinates (the text of what is no number or
-        string), or ``point`` for a list of points. Where points failed, a variable ``error`` holds the messages.
+        Dimensions are the parameters of a product, with their values as coordinates (numbers and strings unchanged,
+        other values as text), or ``point`` for a list of points. If points failed, a variable ``error`` contains the
+        messages.
 
     Raises
     ------
     ValueError
-        The values do not fit together, or a parameter is named like a variable or dimension of the values.
+        The values differ in variables or shape, or a parameter has the name of a variable or dimension of the values.
     ImportError
-        xarray is not installed; the message says how to install it.
+        xarray is not installed; the message contains the command to install it.
 
     Examples
     --------
@@ -396,22 +397,22 @@ def from_sweep(result: Any) -> Any:
     >>> int(data.value.sel(x=3, y=20))
     60
     """
-    xr, lost = _package("xarray"), _lost(result)
-    parts = {i: _dataset_of(xr, value) for i, value in enumerate(result.values) if i not in lost}
-    if len({frozenset(part.data_vars) for part in parts.values()}) > 1:
-        raise ValueError("the values hold different variables; let the function return the same kind at every point.")
-    parts = dict(zip(parts, _aligned(xr, list(parts.values())), strict=True))
-    first = next(iter(parts.values()), xr.Dataset())
+    xr, missing = _package("xarray"), _missing(result)
+    datasets = {i: _dataset_of(xr, value) for i, value in enumerate(result.values) if i not in missing}
+    if len({frozenset(data.data_vars) for data in datasets.values()}) > 1:
+        raise ValueError("the values have different variables; let the function return the same kind at every point.")
+    datasets = dict(zip(datasets, _aligned(xr, list(datasets.values())), strict=True))
+    first = next(iter(datasets.values()), xr.Dataset())
     clash = set(result.grid) & {*first.variables, *first.dims}
     if clash:
         raise ValueError(f"{sorted(clash)} are parameters of the grid and names in the values; rename the parameters.")
-    variables = {name: _stacked(result, parts, name) for name in first.data_vars}
+    variables = {name: _stacked(result, datasets, name) for name in first.data_vars}
     coords = {name: (name if name in result.dims else "point", _labels(x)) for name, x in result.grid.items()}
     for name, coord in first.coords.items():
-        same = all(coord.identical(part[name]) for part in parts.values())
-        coords[name] = coord if same else _stacked(result, parts, name)  # spectra may differ between points
-    if lost:
-        messages = np.array([lost.get(i, "") for i in range(len(result))]).reshape(result.shape)
+        same = all(coord.identical(data[name]) for data in datasets.values())
+        coords[name] = coord if same else _stacked(result, datasets, name)  # spectra may differ between points
+    if missing:
+        messages = np.array([missing.get(i, "") for i in range(len(result))]).reshape(result.shape)
         variables["error"] = (result.dims, messages)
     attributes = {"function": result.function, "message": result.message, "version": __version__}
     return xr.Dataset(variables, coords, attributes)
@@ -435,16 +436,16 @@ def _dataset_of(xr, value):
     return xr.Dataset({name: (tuple(f"{prefix[name]}dim_{d}" for d in range(x.ndim)), x) for name, x in arrays.items()})
 
 
-def _aligned(xr, parts):
-    """The same coordinates everywhere; times of one that ended early are a subset of the others'."""
-    if not parts:
-        return parts
-    longest = max(part.sizes.get("alpha", 0) for part in parts)
+def _aligned(xr, datasets):
+    """Align the coordinates of all datasets; the times of one that ended early are a subset of the others."""
+    if not datasets:
+        return datasets
+    max_records = max(data.sizes.get("alpha", 0) for data in datasets)
     try:
-        joined = xr.align(*parts, join="outer")
+        joined = xr.align(*datasets, join="outer")
     except ValueError as error:
-        raise ValueError(f"the values differ in shape, so no common array holds them: {error}") from None
-    if joined[0].sizes.get("alpha", 0) > longest:
+        raise ValueError(f"the values differ in shape, so they do not fit into a common array: {error}") from None
+    if joined[0].sizes.get("alpha", 0) > max_records:
         raise ValueError(
             "the trajectories were recorded at different times; pass an array of times to solve (a tuple records every "
             "step of the solver), or reduce each to numbers with sweep.array(getter)."
@@ -452,15 +453,15 @@ def _aligned(xr, parts):
     return joined
 
 
-def _stacked(result, parts, name):
-    """Variable ``name`` of all points as one, with the dimensions of the sweep in front; nan where a point is lost."""
-    one = next(iter(parts.values()))[name]
-    array = result._stacked({i: part[name].values for i, part in parts.items()}, one.shape)
+def _stacked(result, datasets, name):
+    """Stack variable ``name`` of all points, with the dimensions of the sweep first; nan at points without a value."""
+    one = next(iter(datasets.values()))[name]
+    array = result._stacked({i: data[name].values for i, data in datasets.items()}, one.shape)
     return result.dims + one.dims, array, one.attrs
 
 
 def _labels(values):
-    """Coordinate of one parameter: numbers and strings as they are, the text of anything else."""
+    """Return the coordinate of one parameter: numbers and strings unchanged, other values as text."""
     kinds = {x if x in (bool, str) else float for x in map(type, values)}
     if len(kinds) == 1 and all(isinstance(x, int | float | str | np.number) for x in values):
         return np.array(values)

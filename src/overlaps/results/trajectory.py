@@ -13,14 +13,30 @@ from ..models.state import State
 from ..stability.plateaus import Plateau, find
 from .curves import _Blocks, _Curves
 
-EARLY = 1e-4  # of the time covered: a plateau that ends before lasts too short to be seen on the curve
-# Overlaps kept in a search for plateaus: with many blocks it looks at fewer times, within these bounds.
-NUMBERS, COUNTS = 2e7, (200, 1000)
-# Rounding of eps_g by one evaluation's overlaps, in units of that of its terms: half a digit in some of them.
-# It adds up like a walk at random. Below, runs differ by more than they say; above, they say more than is lost.
-WALK = 0.2
-# Errors of eps_g by a method that does not add them up, in units of its tolerances: they bound the errors of one step.
-UNACCOUNTED = 10.0
+
+class PlateauGrid(NamedTuple):
+    """Times at which a search for plateaus solves again, geometric in alpha."""
+
+    # First time, as a fraction of the interval. A plateau that ends earlier is too short to be visible on the curve.
+    first: float = 1e-4
+    max_numbers: float = 2e7  # overlaps at all times; with many blocks there are fewer times, within the next bounds
+    min_times: int = 200
+    max_times: int = 1000
+
+
+class EpsErrorModel(NamedTuple):
+    """Constants of the estimate ``eps_floor``."""
+
+    # Rounding of the overlaps adds up as a random walk: the rounding of eps_g is multiplied by 0.2 sqrt(nfev). The
+    # factor is empirical; halved, runs differ by more than their estimates; doubled, estimates exceed the differences.
+    random_walk: float = 0.2
+    # Error of eps_g in units of the tolerances, for methods that do not accumulate it; the tolerances bound only the
+    # error of a single step. Halved: more errors exceed the estimate; doubled: the estimate is less sharp.
+    per_tolerance: float = 10.0
+
+
+PLATEAU_GRID = PlateauGrid()
+EPS_ERROR = EpsErrorModel()
 
 
 class Errors(NamedTuple):
@@ -33,7 +49,7 @@ class Errors(NamedTuple):
 
 
 class ClassErrors(NamedTuple):
-    """As ``Errors``, and of the means of the fields, for inputs in classes."""
+    """Errors of a solution for inputs in classes; those of the means of the fields are added."""
 
     Q: Any
     R: Any
@@ -44,7 +60,7 @@ class ClassErrors(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Solved(_Curves):
-    """Parts of all solutions beside their overlaps: how they were obtained, and how far eps_g can be trusted."""
+    """Base of all solutions: method and tolerances, and estimates of the errors of eps_g."""
 
     nfev: int
     rtol: float
@@ -61,35 +77,35 @@ class Solved(_Curves):
 
     @property
     def eps_g(self) -> Floats:
-        """Generalisation error E[(yhat - y)^2] / 2 without the noise (n,); ``eps_floor`` is what it resolves."""
+        """Generalisation error E[(yhat - y)^2] / 2 without the noise (n,); ``eps_floor`` is its resolution."""
         eps_g = super().eps_g
         return eps_g if self.eps_late is None else np.where(np.isnan(self.eps_late), eps_g, self.eps_late)
 
     @property
     def eps_floor(self) -> Floats:
-        """Size (n,) of the errors of eps_g: rounding, or what the integrator has left, whichever is larger.
+        """Size (n,) of the errors of eps_g: the larger of rounding and the error of the integration.
 
-        Rounding: machine precision times ``(sum_c |w_c| sqrt(E[g_c^2]))^2``, with w = (v, -v*), and times the root of
-        ``nfev`` over 5, if that is larger: roundings of overlaps add up along a run. Where ``late`` took over, the
-        differences of students and teachers stand in place of the g_c, and nothing is added. For the error of a rule,
-        its change by the rounding of the overlaps.
-        Integration: eps_g times ``eps_error``, the sum over the steps of the first-order change of eps_g by each step's
-        error estimate, relative to eps_g, and of a rule the error of its averages. The three methods of this library
-        add it up; for others, and for rules whose averages are known to less than 1e-8, 10 rtol (or atol) takes the
-        place of machine precision above. Where students with a kink are nearly parallel, the change of eps_g by a
-        change of their norms by rtol is added.
+        Rounding: machine precision times ``(sum_c |w_c| sqrt(E[g_c^2]))^2``, with w = (v, -v*), times max(1,
+        0.2 sqrt(nfev)), because the rounding of overlaps adds up along a run. Where ``late`` integrates differences,
+        the differences of students and teachers replace the g_c, and the last factor is 1. For a learning rule with an
+        error of its own, it is the change of this error by the rounding of the overlaps.
 
-        An estimate, mostly from above: errors of what has been learned are forgotten. The amplification of errors by
-        the escape from a plateau is not in it.
+        Integration: eps_g times ``eps_error``, the sum over all steps of the relative first-order change of eps_g by
+        the error estimate of the step, and for a learning rule the error of its averages. The three methods of this
+        library accumulate it. For other methods, and for rules whose averages are less accurate than 1e-8, machine
+        precision above is replaced by 10 rtol (or atol). If students with a kink are nearly parallel, the change of
+        eps_g under a change of their norms by rtol is added.
+
+        The estimate is mostly an upper bound, because the dynamics damps errors of learned directions. It does not
+        include the amplification of errors during the escape from a plateau.
         """
-        # test: tests/results/test_trajectory.py::test_two_methods_differ_by_no_more_than_their_floors
         floor = self._floor(self._rounding)
         return floor if self.floor_late is None else np.where(np.isnan(self.floor_late), floor, self.floor_late)
 
     @property
     def rounding(self) -> Floats:
-        """Size (n,) of the errors of eps_g by rounding alone, a part of ``eps_floor``."""
-        floor = self._added_up(self._rounding)
+        """Size (n,) of the errors of eps_g by rounding alone, a contribution to ``eps_floor``."""
+        floor = self._accumulated(self._rounding)
         return floor if self.floor_late is None else np.where(np.isnan(self.floor_late), floor, self.floor_late)
 
     @property
@@ -98,41 +114,41 @@ class Solved(_Curves):
         return rounding_floor(self.model, self.model.field_covariance(self), self.v)
 
     @property
-    def _accounted(self):
-        """Whether the solver adds up what its steps leave in eps_g."""
-        known = getattr(self.model, "rule", None) is None or bind(self.model).controls_error
-        return known and getattr(self.solver, "accounts", False)
+    def _accumulates_error(self):
+        """Whether the solver accumulates the errors of eps_g by its steps."""
+        accurate = getattr(self.model, "rule", None) is None or bind(self.model).controls_error
+        return accurate and getattr(self.solver, "accounts", False)
 
-    def _added_up(self, rounding):
-        """Roundings of overlaps add up along a run."""
-        return rounding * max(1.0, WALK * np.sqrt(self.nfev))
+    def _accumulated(self, rounding):
+        """Return the rounding of eps_g accumulated along the run."""
+        return rounding * max(1.0, EPS_ERROR.random_walk * np.sqrt(self.nfev))
 
     def _floor(self, rounding):
-        """Size (n,) of the errors of eps_g, given the rounding of one evaluation."""
-        total = self._added_up(rounding)
-        if not self._accounted:
-            total = np.maximum(total, rounding * (UNACCOUNTED * max(self.rtol, self.atol) / np.finfo(float).eps))
+        """Return the size (n,) of the errors of eps_g, given the rounding of one evaluation."""
+        total = self._accumulated(rounding)
+        if not self._accumulates_error:
+            tolerance = EPS_ERROR.per_tolerance * max(self.rtol, self.atol)
+            total = np.maximum(total, rounding * (tolerance / np.finfo(float).eps))
         return total if self.eps_error is None else np.maximum(total, self.eps_error * np.maximum(self.eps_g, rounding))
 
     @property
     def error(self) -> "Errors | ClassErrors | None":
         """Errors of Q, R, v and, relative to it, eps_g at each record, or None; made by ``solve(..., certify=True)``.
 
-        Differences from a second run with smaller tolerances, or by another method, a named tuple of arrays with the
-        shapes of Q, R, v and eps_g (and ``mean_fields``, for inputs in classes): they show what a plateau has made of
-        the errors of the steps, which ``eps_floor`` does not. Where eps_g is below ``eps_floor``, its error is relative
-        to that; nan where the second run did not come.
+        Differences from a second run with smaller tolerances, or by another method: a named tuple of arrays with the
+        shapes of Q, R, v and eps_g (and ``mean_fields``, for inputs in classes). In contrast to ``eps_floor`` they
+        include the amplification of the errors of steps by a plateau. Where eps_g is below ``eps_floor``, its error is
+        relative to ``eps_floor``. After the end of the second run they are nan.
         """
-        # test: tests/results/test_certified.py::test_errors_are_those_of_the_curve
-        parts = self.error_Q, self.error_R, self.error_v, self.error_eps_g
+        errors = self.error_Q, self.error_R, self.error_v, self.error_eps_g
         if self.error_mean_fields is not None:
-            return ClassErrors(*parts, self.error_mean_fields)
-        return None if self.error_Q is None else Errors(*parts)
+            return ClassErrors(*errors, self.error_mean_fields)
+        return None if self.error_Q is None else Errors(*errors)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Trajectory(Solved, _Blocks):
-    """Solution of the order-parameter equations, with how it was obtained; made by :func:`overlaps.solve`.
+    """Solution of the order-parameter equations; made by :func:`overlaps.solve`.
 
     Attributes
     ----------
@@ -153,16 +169,16 @@ class Trajectory(Solved, _Blocks):
         Whether the integration reached its end, a sentence about it, the number of evaluations of the right-hand
         side, the integrator and its tolerances.
     solver : class or None
-        The integrator as ``solve`` takes it, a subclass of ``scipy.integrate.OdeSolver`` (None where a file could not
-        keep it).
+        The class of the integrator, as ``solve`` accepts it, a subclass of ``scipy.integrate.OdeSolver``; None if a
+        file could not contain it.
     eps_late, floor_late : ndarray, shape (n,), or None
         With ``solve(..., late=True)``: eps_g and its ``eps_floor`` where differences were integrated, nan before.
     eps_error : ndarray, shape (n,), or None
-        Error of eps_g, relative to it, by the integrator's own account; see ``eps_floor``.
+        Relative error of eps_g that the integrator has accumulated; see ``eps_floor``.
     schedule, eta : Schedule or dict or None, ndarray, shape (n,)
-        The schedule as it was given, and the learning rate at the records.
+        The argument ``schedule`` of ``solve``, and the learning rate at the records.
     error_Q, error_R, error_v, error_eps_g, error_mean_fields : ndarray or None
-        With ``solve(..., certify=True)`` the parts of ``error``.
+        With ``solve(..., certify=True)``: the fields of ``error``.
 
     Notes
     -----
@@ -184,16 +200,17 @@ class Trajectory(Solved, _Blocks):
         return self._state(self.alpha[i], self, i)
 
     def escape(self, N: int, level: float | None = None, **options: Any) -> Any:
-        """Law of the time at which SGD at input dimension N leaves the plateau, from this curve's first record on.
+        """Distribution of the time at which SGD at input dimension N leaves the plateau.
 
-        See :func:`overlaps.theory.escape_time.escape`; times count from that record.
+        SGD starts from the first record of this curve, and times count from that record. See
+        :func:`overlaps.theory.escape_time.escape`.
 
         Parameters
         ----------
         N : int
             Input dimension.
         level : float, optional
-            eps_g to fall below; half of the plateau by default.
+            The escape is the time at which eps_g falls below it; half of the plateau by default.
         **options
             ``points``, ``rng``.
 
@@ -204,13 +221,13 @@ class Trajectory(Solved, _Blocks):
         Raises
         ------
         ValueError
-            As :func:`overlaps.theory.escape_time.escape`; a schedule, under which the plateau moves.
+            As :func:`overlaps.theory.escape_time.escape`; also for a schedule, because it moves the plateau.
         """
         check_features("theory.escape", self.model, self.schedule)
         return Immutable.kinds["EscapeLaw"].of(self, N, level, **options)
 
     def plateaus(self) -> "list[Plateau]":
-        r"""Plateaus on which this curve waits, in the order of time.
+        r"""Plateaus of this curve, in the order of time.
 
         A plateau is a slow passage, :math:`|d\ln\epsilon_g/d\ln\alpha| < 1/2`, near a saddle of the flow: a fixed point
         with growing modes, which Newton's method finds from the record and from its averages over groups of students.
@@ -219,19 +236,19 @@ class Trajectory(Solved, _Blocks):
         -------
         list of Plateau
             Each with ``alpha`` = (begin, end), ``height``, ``state``, ``rates``, ``growing`` and ``escape``; it prints
-            as a sentence. Empty where the curve does not wait.
+            as a sentence. Empty for a curve without plateaus.
 
         Raises
         ------
         ValueError
-            A single record; a schedule, under which fixed points move; a solver of the user's that a file could
-            not hold.
+            The curve has a single record; there is a schedule, which moves fixed points; the solver is a class of the
+            user that a file could not contain.
 
         Notes
         -----
-        The saddle and its rates are *exact* to rounding; begin and end, where eps_g is near the height (up to a fifth),
-        and the choice of what counts as waiting are *conventions*. Between records the equations are solved again, on
-        1000 times that are geometric in alpha, so that sparse records do not hide a plateau.
+        The saddle and its rates are *exact* to rounding. The begin and the end of a plateau, where eps_g is within a
+        fifth of the height, and the criterion of slowness are *conventions*. The equations are solved again at up to
+        1000 times, geometric in alpha, so that sparse records do not hide a plateau.
 
         References
         ----------
@@ -246,31 +263,32 @@ class Trajectory(Solved, _Blocks):
         [plateau at eps_g = 0.0311598 from alpha = ...: all students equivalent; 4 growing modes, the fastest at ...]
         """
         check_features("plateaus", self.model, self.schedule)
-        since = self.alpha[-1] - self.alpha[0]
-        if not since > 0:
+        duration = self.alpha[-1] - self.alpha[0]
+        if not duration > 0:
             raise ValueError("plateaus() of a single record; solve over an interval, such as (0, 500).")
         if self.solver is None:
-            raise ValueError(f"plateaus() solves again, and the file could not hold the solver ({self.method}).")
-        model = self.model
-        count = int(np.clip(NUMBERS / (model.spectrum.L * model.K * (model.K + model.M)), *COUNTS))
-        times = self.alpha[0] + since * np.append(0.0, np.geomspace(EARLY, 1.0, count))
+            raise ValueError(f"plateaus() solves again, and the file could not contain the solver ({self.method}).")
+        model, grid = self.model, PLATEAU_GRID
+        n_overlaps = model.spectrum.L * model.K * (model.K + model.M)
+        n_times = int(np.clip(grid.max_numbers / n_overlaps, grid.min_times, grid.max_times))
+        times = self.alpha[0] + duration * np.append(0.0, np.geomspace(grid.first, 1.0, n_times))
         times[-1] = self.alpha[-1]
         curve = Trajectory(**vars(evolve(model, self[0], times, method=self.solver, rtol=self.rtol, atol=self.atol)))
         return find(model, curve.alpha, curve.eps_g, curve.eps_floor, curve.__getitem__)
 
-    def _state(self, alpha, record, i):
-        moving = {name: getattr(record, name)[i] for name in ("q", "r", "v")}
-        moving["m"] = None if record.m is None else record.m[i]
-        constant = {name: getattr(self, name) for name in ("tau", "T", "h", "nu")}
+    def _state(self, alpha, solution, i):
+        variables = {name: getattr(solution, name)[i] for name in ("q", "r", "v")}
+        variables["m"] = None if solution.m is None else solution.m[i]
+        constants = {name: getattr(self, name) for name in ("tau", "T", "h", "nu")}
         if self.changing:
-            constant |= {"T": record.T[i], "factors": self._factors_at([alpha])[0]}
-        return State(**moving, **constant, s=self.model.spectrum.s, alpha=alpha)
+            constants |= {"T": solution.T[i], "factors": self._factors_at([alpha])[0]}
+        return State(**variables, **constants, s=self.model.spectrum.s, alpha=alpha)
 
     def at(self, alpha: float) -> State:
         """State at time alpha, to the accuracy of the solution.
 
-        A recorded time gives the record; between records the equations are integrated again from the last record
-        before alpha, with the same tolerances, so nothing is lost to interpolation.
+        A recorded time returns the record. Between records the equations are integrated again from the last record
+        before alpha, with the same tolerances; nothing is interpolated.
 
         Parameters
         ----------
@@ -280,8 +298,8 @@ class Trajectory(Solved, _Blocks):
         Raises
         ------
         ValueError
-            alpha is no number, or lies outside the recorded interval; or it lies between records and the solver is a
-            class of the user's that was not kept: a file holds names of SciPy's and of this library's solvers only.
+            alpha is not a number, or outside the recorded interval; or it is between records, and the solver is a class
+            of the user: a file contains only names of solvers of SciPy and of this library.
         """
         alpha = self._covered(alpha)
         i = int(np.searchsorted(self.alpha, alpha, side="right")) - 1
@@ -289,20 +307,20 @@ class Trajectory(Solved, _Blocks):
             return self[i]
         late = self.eps_late
         if late is not None and not np.isnan(late[i]):
-            # Q and R alone have lost the differences: go back to where they hold
+            # Q and R do not resolve the differences here, so start from the last record before they were needed
             i = max(int(np.argmin(np.isnan(late))) - 1, 0)
         if self.solver is None:
             raise ValueError(
                 f"alpha = {alpha:g} lies between records, and the solver ({self.method}) is a class that the file "
-                "could not hold; expected a recorded time. Try dataclasses.replace(traj, solver=TheClass).at(alpha)."
+                "could not contain; expected a recorded time. Try dataclasses.replace(traj, solver=TheClass).at(alpha)."
             )
-        part = evolve(
+        solution = evolve(
             self.model, self[i], (self.alpha[i], float(alpha)), method=self.solver, rtol=self.rtol, atol=self.atol,
             late=late is not None, schedule=self.schedule,
         )  # fmt: skip
-        if not part.success:
-            raise RuntimeWarning(part.message)
-        return self._state(alpha, part, -1)
+        if not solution.success:
+            raise RuntimeWarning(solution.message)
+        return self._state(alpha, solution, -1)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -314,11 +332,11 @@ class SummedTrajectory(Solved):
     model, alpha, v, eps_g, T, success, message, nfev, method, rtol, atol, solver, eps_error, eps_floor, schedule, eta
         As in :class:`Trajectory`.
     Q, R : ndarray, shape (n, K, K), (n, K, M)
-        Covariances of the fields; together with v the only arrays that are kept: 8 n (K^2 + K M + K) bytes, whatever L.
+        Covariances of the fields. Only these and v are stored: 8 n (K^2 + K M + K) bytes for any L.
 
     Notes
     -----
-    As exact as a :class:`Trajectory`.  Sums do not determine the blocks, so a record is no start of another run.
+    As exact as a :class:`Trajectory`.  Sums do not determine the blocks, so a record cannot start another run.
 
     Examples
     --------
@@ -334,34 +352,34 @@ class SummedTrajectory(Solved):
 
     @classmethod
     def of(cls, solution: dict[str, Any]) -> "SummedTrajectory":
-        """Make it of the fields of a solution whose blocks have been summed."""
+        """Construct it from the fields of a solution with sums over blocks."""
         Q, R = (solution[name][:, 0] for name in "qr")
         return cls(Q=Q, R=R, **{name: x for name, x in solution.items() if name in cls.__dataclass_fields__})
 
     def __getitem__(self, i):
-        """Refused: sums over blocks are no state."""
+        """Not available: a state requires the overlaps of every block."""
         raise _no_blocks(f"traj[{i}] is a state, with the overlaps of every block")
 
     def plateaus(self):
-        """Refused: a saddle is looked for in the overlaps of every block."""
+        """Not available: the search for saddles requires the overlaps of every block."""
         return check_features("plateaus", self.model, self.schedule, blocks=False)
 
     def escape(self, N, level=None, **options):
-        """Refused: the law of the escape begins with the overlaps of every block."""
+        """Not available: the distribution of escape times requires the overlaps of every block."""
         return check_features("theory.escape", self.model, self.schedule, blocks=False)
 
     def at(self, alpha):
-        """Refused: to integrate again from a record needs its blocks."""
+        """Not available: integrating again from a record requires the overlaps of every block."""
         raise _no_blocks(f"alpha = {check.shown(alpha)}: between records the equations are integrated again")
 
     def __getattr__(self, name):
         if name in ("q", "r", "tau"):
-            raise _no_blocks(f"{name} holds the overlaps of every block", AttributeError)
+            raise _no_blocks(f"{name} contains the overlaps of every block", AttributeError)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
-def _no_blocks(what, kind=ValueError):
+def _no_blocks(statement, kind=ValueError):
     return kind(
-        f"{what}, and this trajectory keeps Q, R, v only (blocks=False). Solve with blocks=True, or record the time "
-        "that matters."
+        f"{statement}, and this trajectory keeps Q, R, v only (blocks=False). Solve with blocks=True, or record the "
+        "time in question."
     )

@@ -1,4 +1,4 @@
-"""One function at many points, on any executor, with checkpoints."""
+"""Sweeps: a function evaluated at many points, on any executor, with checkpoints."""
 
 from .grid import Sweep, sweep
 

@@ -1,8 +1,8 @@
-"""What a function computes with beside its arguments, so that a checkpoint can say that it is another one now.
+"""Digests of the contents of a function, with which a checkpoint detects changes.
 
-A digest for each part: the code of the function, and of those of its module that it calls; the values in its closure,
-its defaults, and the globals that it reads. Of functions of other modules, and of objects of other kinds than numbers,
-texts, arrays, records and collections of them, the name alone counts.
+Digests are computed for the code of the function and of the functions of its module that it calls, for the values in
+its closure, its defaults, and the globals that it reads. Functions of other modules, and objects other than numbers,
+texts, arrays, models, states, results and collections of these, are represented by their names.
 """
 
 import dis
@@ -18,39 +18,38 @@ from typing import Any
 from .._base.bytecode import of_code
 from .described import described, described_fields, named
 
-PYTHON, CODE = "Python", "the code of "  # bytecode of different versions cannot be compared
-LIBRARY = __name__.partition(".")[0]
-CHANGING = {"add", "append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "sort", "update"}
+PYTHON, CODE_OF = "Python", "the code of "  # names of digests; bytecode of different versions cannot be compared
 
 
 def contents(function: Any) -> dict[str, str]:
-    """{what it is: digest} of all parts of a function that a user wrote; nothing for functions of the library."""
-    first = _written(function)
-    if not first or first[0].__module__.partition(".")[0] == LIBRARY:
+    """Return {description: digest} of the contents of a user's function; empty for functions of the library."""
+    functions = _written(function)
+    if not functions or functions[0].__module__.partition(".")[0] == __name__.partition(".")[0]:
         return {}
-    own = {first[0].__module__, "__main__"}
-    found, met = {PYTHON: f"{sys.version_info[0]}.{sys.version_info[1]}"}, set(map(id, first))
+    modules = {functions[0].__module__, "__main__"}
+    found, visited = {PYTHON: f"{sys.version_info[0]}.{sys.version_info[1]}"}, set(map(id, functions))
 
     def digest(name, value):
-        with suppress(RecursionError):  # a list that holds itself
+        with suppress(RecursionError):  # a list that contains itself
+            # digests of several objects with one name are combined
             text = found.get(name, "") + (value if isinstance(value, str) else json.dumps(described(value, other)))
-            found[name] = hashlib.sha256(text.encode()).hexdigest()[:12]  # of namesakes one after the other
+            found[name] = hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def other(value):
-        """A value that is not plain: its name, and the code behind it where it is of the user's module."""
+        """Describe any other value by its name; functions of the user's modules in it are added to ``functions``."""
         if isinstance(value, bytes | complex):
             return repr(value)
-        if isinstance(value, dict):  # of other names than texts
+        if isinstance(value, dict):  # its keys are not all strings
             return sorted(json.dumps([described(x, other) for x in item]) for item in value.items())
-        reached = [x for x in _written(value) if x.__module__ in own and id(x) not in met]
-        met.update(map(id, reached))
-        first.extend(reached)
+        reached = [x for x in _written(value) if x.__module__ in modules and id(x) not in visited]
+        visited.update(map(id, reached))
+        functions.extend(reached)
         return described_fields(value, other) or named(value)
 
-    for one in first:  # which grows
+    for one in functions:  # digest() extends the list during the loop
         name, code = one.__qualname__, one.__code__
         read, changed = _used(code)
-        digest(CODE + name, "\n".join(of_code(code)))
+        digest(CODE_OF + name, "\n".join(of_code(code)))
         for variable, cell in zip(code.co_freevars, one.__closure__ or (), strict=True):
             if variable not in changed:
                 with suppress(ValueError):  # not assigned yet
@@ -64,14 +63,14 @@ def contents(function: Any) -> dict[str, str]:
 
 
 def changes(old: dict[str, str], new: dict[str, str]) -> list[str]:
-    """What differs, in words."""
+    """Return the descriptions of all contents that differ."""
     comparable = old.get(PYTHON) == new.get(PYTHON)
-    names = [x for x in {**new, **old} if x != PYTHON and (comparable or not x.startswith(CODE))]
+    names = [x for x in {**new, **old} if x != PYTHON and (comparable or not x.startswith(CODE_OF))]
     return [x for x in names if old.get(x) != new.get(x)]
 
 
 def _written(value: Any) -> list[FunctionType]:
-    """The functions in Python that a callable consists of."""
+    """Return the Python functions of a callable."""
     if isinstance(value, functools.partial):
         return _written(value.func)
     if isinstance(value, FunctionType):
@@ -84,13 +83,17 @@ def _written(value: Any) -> list[FunctionType]:
 
 
 def _used(code: CodeType) -> tuple[set[str], set[str]]:
-    """Names of outer variables that code reads as globals, and of those that it changes: a log is no input."""
+    """Return the names of the globals that code reads, and of outer variables that it changes.
+
+    Variables that the function changes, such as a log, are not among its inputs.
+    """
+    mutating = set("add append clear extend insert pop popitem remove setdefault sort update".split())
     steps = [(x.opname, x.argval) for x in dis.get_instructions(code)]
     read = {name for step, name in steps if step in ("LOAD_GLOBAL", "LOAD_NAME")}
     changed = {name for step, name in steps if step in ("STORE_GLOBAL", "STORE_DEREF")}
-    for (step, name), after, (later, _) in zip(steps, steps[1:], steps[2:], strict=False):
+    for (step, name), (_, attribute), (later, _) in zip(steps, steps[1:], steps[2:], strict=False):
         if step in ("LOAD_GLOBAL", "LOAD_DEREF") and (
-            after[1] in CHANGING or later in ("STORE_SUBSCR", "DELETE_SUBSCR")
+            attribute in mutating or later in ("STORE_SUBSCR", "DELETE_SUBSCR")
         ):
             changed.add(name)
     for const in filter(inspect.iscode, code.co_consts):

@@ -1,4 +1,4 @@
-"""Values as JSON that is the same for equal ones, in every process: plain ones as they are, others by a digest."""
+"""Values as JSON, equal for equal values in every process: plain values unchanged, others by a digest."""
 
 import hashlib
 import json
@@ -11,7 +11,10 @@ from .._base import Immutable, check
 
 
 def described(value, other=None):
-    """JSON for a value; ``other`` describes what is neither plain nor an array nor a record, by default its pickle."""
+    """Return JSON for a value.
+
+    ``other`` describes values that are neither plain, arrays nor ``Immutable``; by default the digest of their pickle.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
@@ -26,7 +29,7 @@ def described(value, other=None):
         return {"set": sorted(json.dumps(described(x, other)) for x in value)}
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return _digested(type(value).__qualname__, f"{value.dtype.str} {value.shape} ".encode() + value.tobytes())
-    if isinstance(value, Immutable):  # without caches
+    if isinstance(value, Immutable):  # its pickle would contain cached properties
         name = check.shown(value) if other is None else named(value)
         return _digested(name, json.dumps(list(_fields(value, other).values())).encode())
     if other is not None:
@@ -35,17 +38,17 @@ def described(value, other=None):
 
 
 def described_items(items, other=None):
-    """JSON for values by name."""
+    """Return JSON for values by name."""
     return {name: described(items[name], other) for name in sorted(items)}
 
 
 def described_fields(value, other):
-    """JSON for a dataclass that is no record, such as an activation; None for anything else."""
+    """Return JSON for any other dataclass, such as an activation; None for other values."""
     return _fields(value, other) if is_dataclass(value) and not isinstance(value, type) else None
 
 
 def named(value):
-    """The name of a value, or of its type."""
+    """Return the name of a value, or of its type."""
     kind = value if hasattr(value, "__qualname__") else type(value)
     return f"{kind.__module__}.{kind.__qualname__}"
 

@@ -1,4 +1,4 @@
-"""Sweeps in files: values that are results, arrays, numbers, texts, and lists or dicts of them."""
+"""Values of sweeps in files: results, arrays, numbers, texts, and lists or dicts of them."""
 
 from typing import Any
 
@@ -8,13 +8,15 @@ from .._base import check
 from ..results.descriptions import inside
 from ..results.files import contents, has_file, restored
 
-PLAIN = str, int, float, bool, type(None)  # JSON gives these back as they were
 COLLECTIONS: dict[str, Any] = {"list": list, "tuple": tuple}
 
 
 def item_of(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
-    """JSON for a value at the place ``name``; its arrays join ``arrays``, under numbers: keys may hold any sign."""
-    if type(value) in PLAIN:
+    """Return JSON for the value called ``name``, and add its arrays to ``arrays``.
+
+    Arrays are named by numbers, because keys of dicts may contain any character.
+    """
+    if type(value) in (str, int, float, bool, type(None)):  # JSON preserves these types
         return {"plain": value}
     if isinstance(value, np.ndarray | np.generic | complex) and np.asarray(value).dtype.kind in "biufcU":
         arrays[number := f"{len(arrays)}"] = np.asarray(value)
@@ -36,16 +38,16 @@ def item_of(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def value_of(item: Any, data: dict[str, np.ndarray]) -> Any:
-    """The value that :func:`item_of` put down."""
-    ((kind, what), *_) = item.items()
+    """Return the value that :func:`item_of` described."""
+    ((kind, entry), *_) = item.items()
     if kind == "plain":
-        return what
+        return entry
     if kind == "array":
-        return data[what]
+        return data[entry]
     if kind == "scalar":
-        return data[what][()]
+        return data[entry][()]
     if kind == "dict":
-        return {key: value_of(x, data) for key, x in what.items()}
+        return {key: value_of(x, data) for key, x in entry.items()}
     if kind == "record":
-        return restored(what, inside(data, item["at"]))
-    return COLLECTIONS[kind](value_of(x, data) for x in what)
+        return restored(entry, inside(data, item["at"]))
+    return COLLECTIONS[kind](value_of(x, data) for x in entry)

@@ -1,4 +1,4 @@
-"""Sweeps: one function at every point of a grid, on whatever has workers."""
+"""Sweeps: a function evaluated at every point of a grid, on any executor."""
 
 import functools
 import inspect
@@ -22,15 +22,15 @@ from ..results.files import save
 from .checkpoint import open_checkpoint
 from .files import item_of, value_of
 
-# Points of a product: they are listed before the first one is computed.
-MOST = 10**6
+# Points of a product, which are listed in memory before the first one is computed.
+MAX_POINTS = 10**6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sweep(Immutable):
     """Values of a function at the points of a grid, in the order of the grid; made by :func:`sweep`.
 
-    Two sweeps are equal when all but their exceptions is. ``save`` writes one file, which :func:`overlaps.load` reads.
+    Two sweeps are equal if everything except their exceptions is equal.
 
     Attributes
     ----------
@@ -43,9 +43,9 @@ class Sweep(Immutable):
     points : list of dict
         Arguments of each point.
     values : list
-        Values of the function. A failed point holds its exception, one that was not reached holds None.
+        Values of the function; the exception of a failed point, None for a point that was not reached.
     errors : dict of int to Exception
-        The exceptions of the failed points by index; the traceback is in their notes.
+        Exceptions of the failed points by index; their notes contain the traceback.
     missing : list of int
         Indices of the points that an interrupted sweep did not finish.
     """
@@ -60,7 +60,7 @@ class Sweep(Immutable):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the grid: the product's, or (number of points,)."""
+        """Shape of the grid: that of the product, or (number of points,)."""
         return tuple(len(self.grid.get(name, self.points)) for name in self.dims)
 
     @property
@@ -74,10 +74,10 @@ class Sweep(Immutable):
         n = len(self)
         if self.success:
             return f"all {n} points of {self.function} finished."
-        parts = [f"{n - len(self.errors) - len(self.missing)} of {n} points of {self.function} finished"]
+        clauses = [f"{n - len(self.errors) - len(self.missing)} of {n} points of {self.function} finished"]
         if self.missing:
-            parts.append(f"{len(self.missing)} were interrupted or not begun")
-        return worded("; ".join(parts), self.errors, lambda i: f"at {self.points[i]}", "; ")
+            clauses.append(f"{len(self.missing)} were interrupted or not begun")
+        return worded("; ".join(clauses), self.errors, lambda i: f"at {self.points[i]}", "; ")
 
     def __len__(self) -> int:
         """Number of points."""
@@ -97,8 +97,8 @@ class Sweep(Immutable):
         Parameters
         ----------
         getter : str or callable, optional
-            The part of each value to take: a function of it, or the name of an attribute such as ``"eps_g"``. By
-            default the value itself.
+            Applied to each value: a function, or the name of an attribute such as ``"eps_g"``. By default the value
+            itself is used.
 
         Returns
         -------
@@ -108,18 +108,18 @@ class Sweep(Immutable):
         Raises
         ------
         ValueError
-            The values are no numbers, or differ in shape.
+            The values are not numbers, or differ in shape.
         """
         if not (getter is None or isinstance(getter, str) or callable(getter)):
             raise check.refused("getter", getter, "a function of a value, or the name of its attribute.")
         get = operator.attrgetter(getter) if isinstance(getter, str) else getter or (lambda value: value)
-        lost = {*self.errors, *self.missing}
-        arrays = {i: np.asarray(get(value)) for i, value in enumerate(self.values) if i not in lost}
+        excluded = {*self.errors, *self.missing}
+        arrays = {i: np.asarray(get(value)) for i, value in enumerate(self.values) if i not in excluded}
         wrong = next((i for i, a in arrays.items() if a.dtype.kind not in "biufc"), None)
         if wrong is not None:
             raise ValueError(
                 f"the value at {self.points[wrong]} is of type {type(get(self.values[wrong])).__name__}; expected "
-                "numbers. Pass what to take from it, e.g. sweep.array(lambda traj: traj.eps_g[-1])."
+                "numbers. Pass a function that returns numbers, e.g. sweep.array(lambda traj: traj.eps_g[-1])."
             )
         shapes = {a.shape: i for i, a in arrays.items()}
         if len(shapes) > 1:
@@ -131,10 +131,10 @@ class Sweep(Immutable):
         return self._stacked(arrays, next(iter(shapes), ()))
 
     def _stacked(self, arrays: dict[int, NDArray], shape: tuple[int, ...]) -> NDArray[Any]:
-        """Arrays of the points as one, over the axes of the grid; nan where a point has none."""
-        lost = len(arrays) < len(self)
-        dtype = np.result_type(*{a.dtype for a in arrays.values()}, *([float] if lost else []))
-        result = np.full((len(self), *shape), np.nan if lost else 0, dtype=dtype)
+        """Stack the arrays of the points along the axes of the grid; nan at points without an array."""
+        incomplete = len(arrays) < len(self)
+        dtype = np.result_type(*{a.dtype for a in arrays.values()}, *([float] if incomplete else []))
+        result = np.full((len(self), *shape), np.nan if incomplete else 0, dtype=dtype)
         for i, a in arrays.items():
             result[i] = a
         return result.reshape(self.shape + shape)
@@ -143,23 +143,23 @@ class Sweep(Immutable):
     to_pandas = labelled.frame_of_sweep
 
     def save(self, path: PathLike) -> None:
-        """Write it to one ``.npz`` file; see :func:`overlaps.save`.
+        """Write it to one ``.npz`` file, which :func:`overlaps.load` reads; see :func:`overlaps.save`.
 
-        Values may be results that have a file of their own, numbers, arrays, texts, and lists or dicts of them.
-        Exceptions come back as RuntimeError with the same words. Of functions of the user in models only names are
-        kept, and such a file is refused when it is read.
+        Values may be results that can be saved, numbers, arrays, texts, and lists or dicts of them. Exceptions are
+        restored as RuntimeError with the same message. A file with models that contain functions of the user is refused
+        when it is read, because only their names are saved.
 
         Parameters
         ----------
         path : path-like
-            Where; ``.npz`` is added where it is missing.
+            Path of the file; ``.npz`` is added if it is missing.
 
         Raises
         ------
         ValueError
-            A value that no file holds; the message names its place.
+            A value cannot be saved; the message names it.
         FileNotFoundError
-            There is no such folder.
+            The folder does not exist.
 
         Examples
         --------
@@ -173,10 +173,10 @@ class Sweep(Immutable):
         save(self, path)
 
     def _to_file(self) -> tuple[dict, dict]:
-        """Contents of a file: (entries of the header, arrays)."""
+        """Return the contents of a file: (entries of the header, arrays)."""
         arrays: dict[str, NDArray] = {}
-        lost = {*self.errors, *self.missing}
-        values = [None if i in lost else value for i, value in enumerate(self.values)]
+        excluded = {*self.errors, *self.missing}
+        values = [None if i in excluded else value for i, value in enumerate(self.values)]
         header = {
             "function": self.function, "dims": list(self.dims), "grid": item_of(self.grid, "grid", arrays),
             "values": [item_of(value, f"values[{i}]", arrays) for i, value in enumerate(values)],
@@ -187,16 +187,16 @@ class Sweep(Immutable):
 
     @classmethod
     def _from_file(cls, header: dict, data: dict) -> "Sweep":
-        """The sweep of :meth:`_to_file`."""
+        """Return the sweep that :meth:`_to_file` described."""
         grid, dims = value_of(header["grid"], data), tuple(header["dims"])
-        errors: dict[int, BaseException] = {int(i): RuntimeError(said) for i, said in header["errors"].items()}
+        errors: dict[int, BaseException] = {int(i): RuntimeError(text) for i, text in header["errors"].items()}
         values = [errors.get(i, value_of(item, data)) for i, item in enumerate(header["values"])]
         return cls(header["function"], grid, dims, _points(grid, dims != ("point",)), values, errors, header["missing"])
 
     def __repr__(self):
         axes = " x ".join(f"{name}[{n}]" for name, n in zip(self.dims, self.shape, strict=True))
-        lost = [f"{len(x)} {name}" for x, name in ((self.errors, "failed"), (self.missing, "missing")) if x]
-        return f"Sweep({self.function}, {axes}, {', '.join(lost) or 'success'})"
+        counts = [f"{len(x)} {name}" for x, name in ((self.errors, "failed"), (self.missing, "missing")) if x]
+        return f"Sweep({self.function}, {axes}, {', '.join(counts) or 'success'})"
 
 
 def sweep(
@@ -208,55 +208,57 @@ def sweep(
     progress: bool = False,
     checkpoint: PathLike | None = None,
 ) -> "Sweep":
-    """Call a function at every point of a grid; one failed point does not lose the others.
+    """Call a function at every point of a grid; exceptions at single points do not end the sweep.
 
-    ``success`` speaks of exceptions only: a diverged Trajectory is a value, with a ``success`` of its own.
+    ``success`` refers to exceptions only: a diverged Trajectory is a value, with its own ``success``.
 
     Parameters
     ----------
     function : callable
-        Called as ``function(**point)``; may return anything (that pickles, if workers or a checkpoint are used).
+        Called as ``function(**point)``. It may return any object; with workers or a checkpoint, one that pickles.
     grid : dict of list, or list of dict
-        Values of each parameter: all combinations are computed, the last name running fastest. Or the points
-        themselves, all with the same names.
+        Values of each parameter, for a sweep over all combinations, the last name varying fastest; or the list of
+        points, all with the same names.
     rng : int, numpy.random.SeedSequence or numpy.random.Generator, optional
-        Seed of the whole sweep. Point i then receives the argument ``rng``, a ``numpy.random.Generator`` from the i-th
-        spawned child: the same whatever the executor, the order, or a resumption.
+        Seed of the sweep. Point i then receives the argument ``rng``, a ``numpy.random.Generator`` from the i-th
+        spawned child. It does not depend on the executor, the order of evaluation or an interruption.
     executor : concurrent.futures.Executor, optional
-        Where the points are computed: ``ProcessPoolExecutor(4)``, Dask's ``client.get_executor()``,
-        ``mpi4py.futures.MPIPoolExecutor()``, executorlib's executors. By default a plain loop, with the same result.
+        Executor of the points: ``ProcessPoolExecutor(4)``, Dask's ``client.get_executor()``,
+        ``mpi4py.futures.MPIPoolExecutor()``, executorlib's executors. By default a loop, with the same result.
     progress : bool
         Show a progress bar over the points.
     checkpoint : path-like, optional
-        File to which finished points are appended, a line of JSON each. Points that are in it are not computed again:
-        a killed sweep goes on, failed points are tried again, and the grid may have further points (12 values of eta,
-        then 14). With ``rng`` the seed belongs to the place in the grid: add values at the end of the first name. The
-        file belongs to one function and one seed. Each line holds digests of the function's code, closure and globals,
-        and of the functions of its module that it calls: where they changed, values in the file are kept, and a
-        warning names what changed. One sweep at a
-        time may write it (enforced where the file system has POSIX locks), any may read it. Values are pickles, which
-        can run code when they are read: open only files that you trust. They are read once the function, the seed and
-        the point beside them are found to belong to this sweep.
+        File to which finished points are appended, one line of JSON each. Points in the file are not computed again:
+        an interrupted sweep continues, failed points are repeated, and the grid may be extended (12 values of eta, then
+        14). With ``rng`` the seed depends on the position in the grid: add values at the end of the first name.
+
+        A file belongs to one function and one seed. Each line contains digests of the code, closure and globals of the
+        function, and of the functions of its module that it calls. If these have changed, the values in the file are
+        still used, and a warning names the changes. Only one sweep at a time may write to the file, which is enforced
+        if the file system has POSIX locks; any program may read it.
+
+        Values are pickles, which can execute code when they are read: open only trusted files. They are read after the
+        function, the seed and the point in their line have been compared with this sweep.
 
     Returns
     -------
     Sweep
-        ``values`` in the order of the grid, ``errors``, ``array(getter)``, ``to_xarray()``. Ctrl-C returns what is
-        finished, with ``success=False``; on an executor, points that have begun are waited for, and a second Ctrl-C
-        leaves them.
+        ``values`` in the order of the grid, ``errors``, ``array(getter)``, ``to_xarray()``. Ctrl-C returns the finished
+        points, with ``success=False``. On an executor, it waits for the points that have begun; a second Ctrl-C does
+        not wait.
 
     Raises
     ------
     ValueError
-        Bad input, more than a million points, or the checkpoint of another sweep, before any work.
+        Invalid arguments, more than a million points, or the checkpoint of another sweep, before any computation.
 
     Warns
     -----
     RuntimeWarning
-        Once, when points failed or were not reached; once, when points in the checkpoint were computed by another form
-        of the function; once, when the checkpoint can be written no longer (a full disk):
-        the values are then kept in memory, and the result is complete if the process lives; when points in the
-        checkpoint cannot be read (they are computed again); for each value that does not pickle.
+        Once each, if points failed or were not reached; if points in the checkpoint were computed by another version of
+        the function; if points in the checkpoint cannot be read (they are computed again); if a value cannot be
+        pickled; if the checkpoint can no longer be written, e.g. on a full disk. The result contains values that were
+        not written.
 
     Examples
     --------
@@ -283,15 +285,15 @@ def sweep(
     _check_executor(executor, function, points[0])
     if isinstance(checkpoint, str) and not checkpoint:
         raise ValueError("checkpoint = ''; expected the path of a file.")
-    places = (seed and list(seed.spawn_key) for seed in seeds)
-    kept = open_checkpoint(checkpoint, function, _identity(function), seeds[0] and seeds[0].entropy, points, places)
-    with kept as (finished, append), bar(progress, len(points), "points") as tick:
+    keys = (seed and list(seed.spawn_key) for seed in seeds)
+    file = open_checkpoint(checkpoint, function, _identity(function), seeds[0] and seeds[0].entropy, points, keys)
+    with file as (finished, append), bar(progress, len(points), "points") as tick:
         jobs = {i: functools.partial(_at, function, points[i], seeds[i]) for i in range(len(points))}
         values = dict(finished)
         if tick is not None:
             tick(len(values))
-        finished = tick and (lambda done: tick(len(values) + done))
-        added, errors = run_all({i: job for i, job in jobs.items() if i not in values}, executor, finished, keep=append)
+        report = tick and (lambda done: tick(len(values) + done))
+        added, errors = run_all({i: job for i, job in jobs.items() if i not in values}, executor, report, keep=append)
     values = {**values, **added}
     result = Sweep(
         function=_name(function), grid=columns, dims=tuple(columns) if product else ("point",), points=points,
@@ -304,16 +306,16 @@ def sweep(
 
 
 def _at(function, point, seed):
-    """The function at one point, with random numbers of its own, and the same digits in every worker."""
+    """Call the function at one point, with its own generator, and with the same result in every worker."""
     compile_eagerly()
     return function(**point, **({} if seed is None else {"rng": np.random.default_rng(seed)}))
 
 
-# --- what came in ----------------------------------------------------------------------------------------------------
+# --- arguments -------------------------------------------------------------------------------------------------------
 
 
 def _columns(grid):
-    """({name: list of values}, whether their product is meant)."""
+    """Return ({name: list of values}, whether the grid is their product)."""
     if isinstance(grid, dict) and grid:
         return {_text(name): _axis(name, values) for name, values in grid.items()}, True
     if isinstance(grid, list | tuple) and grid and all(isinstance(point, dict) and point for point in grid):
@@ -329,19 +331,19 @@ def _columns(grid):
 
 
 def _points(columns, product):
-    """Arguments of each point, the last name running fastest."""
-    rows = itertools.product(*columns.values()) if product else zip(*columns.values(), strict=True)
-    return [dict(zip(columns, row, strict=True)) for row in rows]
+    """Return the arguments of each point, the last name varying fastest."""
+    points = itertools.product(*columns.values()) if product else zip(*columns.values(), strict=True)
+    return [dict(zip(columns, point, strict=True)) for point in points]
 
 
 def _check_size(columns, product):
-    """A grid whose points can be listed."""
+    """Refuse a product with too many points to list."""
     sizes = [len(values) for values in columns.values()]
-    if product and prod(sizes) > MOST:
+    if product and prod(sizes) > MAX_POINTS:
         shape = " x ".join(map(str, sizes)) if len(sizes) < 20 else f"the product of {len(sizes)} lists as"
         raise ValueError(
-            f"grid has {shape} points; expected at most {MOST}. Sweep it in parts, or pass a list of the points that "
-            "matter."
+            f"grid has {shape} points; expected at most {MAX_POINTS}. Divide it into several sweeps, or pass a list of "
+            "points."
         )
 
 
@@ -352,7 +354,7 @@ def _text(name):
 
 
 def _axis(name, values):
-    """List of values; an array of numbers becomes plain Python numbers."""
+    """Return a list of values; an array of numbers becomes Python numbers."""
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "biufc":
         values = values.tolist()
     if np.ndim(values) == 0 if isinstance(values, np.ndarray) else not isinstance(values, list | tuple | range):
@@ -365,17 +367,17 @@ def _axis(name, values):
 
 
 def _check_signature(function, point, seed):
-    """The function takes the names of the grid, and rng if there is one."""
+    """Check that the function accepts the names of the grid, and rng if there is a seed."""
     if seed is not None and "rng" in point:
         raise ValueError("rng is given both in the grid and as the seed of the sweep; expected one of them.")
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # a built-in: the first call will tell
+    except (TypeError, ValueError):  # built-in functions may have no signature; the first call checks the names
         return
     try:
         signature.bind(**point, **({} if seed is None else {"rng": seed}))
     except TypeError as error:
-        hint = "'rng'" in str(error) and (" Give the sweep a seed: rng=1." if seed is None else " It takes no seed.")
+        hint = "'rng'" in str(error) and (" Pass a seed to the sweep: rng=1." if seed is None else " It takes no seed.")
         raise ValueError(
             f"{_name(function)}{signature} cannot be called with the names {list(point)} of the grid"
             f"{'' if seed is None else ' and rng'}: {error}.{hint or ''}"
@@ -401,7 +403,7 @@ def _name(function):
 
 
 def _identity(function: Callable):
-    """Names that a checkpoint compares: module, name, and arguments fixed by functools.partial or held by an object."""
+    """Return what a checkpoint compares: module, name, and the arguments of functools.partial or the object."""
     if isinstance(function, functools.partial):
         return (_identity(function.func), function.args, function.keywords)
     name = f"{getattr(function, '__module__', '')}.{_name(function)}"

@@ -1,7 +1,7 @@
-"""Pictures of results: the only room that draws; matplotlib is imported at the first picture.
+"""Figures of results. Only this package draws; matplotlib is imported at the first figure.
 
-``looks`` knows sizes, hues and axes, ``units`` how Q, R and v of many units become readable. A new picture of a record
-takes its Axes from ``looks.pair_of_axes`` or ``looks.single_axes``, so that it follows the style of the user.
+``styles`` defines sizes, colours and axes; ``units`` draws Q, R and v of many units. A new figure takes its Axes from
+``styles.pair_of_axes`` or ``styles.single_axes``, so that it follows the style of the user.
 """
 
 from .animation import animate

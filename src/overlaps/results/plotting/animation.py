@@ -1,4 +1,4 @@
-"""The overlap matrices as they move, beside the error."""
+"""Animation of the overlap matrices and the error."""
 
 from typing import Any
 
@@ -6,37 +6,37 @@ import numpy as np
 
 from ..._base import check
 from .curves import plot
-from .styles import NARROW, OURS, figure_size, grey, hues
+from .styles import LAYOUT, figure_size, grey, hues
 from .units import partners_of
 
-PACE = 50  # milliseconds that a frame is shown
+FRAME_MS = 50  # milliseconds for each frame
 
 
 def animate(result: Any, frames: int = 100, xscale: str | None = None) -> Any:
-    r"""Animate the matrices Q, R of a solution or of runs beside the error, on which a point moves.
+    r"""Animate the matrices Q, R of a solution or of runs, and a point on the curve of the error.
 
-    Times of the frames are equidistant on the axis of alpha; between records overlaps are interpolated linearly. Of
-    runs the means are shown. Teachers stand in the order of the students that learn them, so that R becomes diagonal.
+    The times of the frames are equidistant on the axis of alpha; between records overlaps are interpolated linearly.
+    For runs the means are shown. Teachers are in the order of the students that learn them, so that R becomes diagonal.
 
     Parameters
     ----------
-    result : Trajectory, Ensemble, or a result through Stages
+    result : Trajectory, Ensemble, or a result of Stages
         The result to show.
     frames : int
-        Number of pictures, at twenty a second.
+        Number of frames, twenty per second.
     xscale : {"linear", "log"}, optional
         Scale of alpha, as in :func:`plot`.
 
     Returns
     -------
     matplotlib.animation.FuncAnimation
-        ``.save("plateau.gif")`` writes a GIF, ``.save("plateau.mp4")`` a film if ffmpeg is there; a notebook shows it
-        with buttons.
+        ``.save("plateau.gif")`` writes a GIF, ``.save("plateau.mp4")`` a video if ffmpeg is installed; a notebook shows
+        it with buttons.
 
     Raises
     ------
     ValueError
-        A single record, less than two frames, no such scale.
+        The result has a single record, there are less than two frames, or the scale is unknown.
 
     Examples
     --------
@@ -44,8 +44,8 @@ def animate(result: Any, frames: int = 100, xscale: str | None = None) -> Any:
     >>> matplotlib.use("agg")
     >>> import overlaps as ov
     >>> model = ov.committee_machine(2, 2, eta=0.5)
-    >>> film = ov.solve(model, model.random_start(N=1000, rng=1), (0, 10)).animate(frames=3)
-    >>> film.to_jshtml().count("data:image/png")
+    >>> animation = ov.solve(model, model.random_start(N=1000, rng=1), (0, 10)).animate(frames=3)
+    >>> animation.to_jshtml().count("data:image/png")
     3
     >>> matplotlib.pyplot.close("all")
     """
@@ -59,7 +59,7 @@ def animate(result: Any, frames: int = 100, xscale: str | None = None) -> Any:
         raise ValueError("animate() of a single record; solve or simulate over an interval, such as (0, 500).")
     names = ["Q", "R"] if result.model.M else ["Q"]
     width, height = figure_size(4.4 + 3.2 * len(names), 3.4)
-    stacked = width < NARROW
+    stacked = width < LAYOUT.stacked_below
     panels: Any = [["error"] * len(names), names] if stacked else [["error", *names]]
     ratios = None if stacked else (1.4, *(1 for _ in names))
     height = height + 2 if stacked else height
@@ -71,30 +71,30 @@ def animate(result: Any, frames: int = 100, xscale: str | None = None) -> Any:
     if "R" in names:
         matrices["R"] = matrices["R"][..., teachers]
     largest = max(np.nanmax(np.abs(matrices[name])) for name in names)
-    colours = LinearSegmentedColormap.from_list(OURS, [hues(ax)[0], grey(ax, 0.0), hues(ax)[1]])
-    pictures = []
+    colours = LinearSegmentedColormap.from_list("overlaps", [hues(ax)[0], grey(ax, 0.0), hues(ax)[1]])
+    images = []
     for name in names:
         columns = teachers if name == "R" else np.arange(result.model.K)
-        pictures.append(axes[name].imshow(matrices[name][0], cmap=colours, vmin=-largest, vmax=largest))
+        images.append(axes[name].imshow(matrices[name][0], cmap=colours, vmin=-largest, vmax=largest))
         axes[name].set(title=f"${name}$", ylabel="student", xlabel="teacher" if name == "R" else "student")
         axes[name].set_xticks(range(len(columns)), [str(k + 1) for k in columns])
         axes[name].set_yticks(range(result.model.K), [str(k + 1) for k in range(result.model.K)])
-    fig.colorbar(pictures[-1], ax=[axes[name] for name in names], shrink=0.8)
+    fig.colorbar(images[-1], ax=[axes[name] for name in names], shrink=0.8)
     (point,) = ax.plot(times[:1], error[:1], marker="o", color=grey(ax, 0.8), zorder=5)
 
     def show(i):
         point.set_data(times[i : i + 1], error[i : i + 1])
         ax.set_title(rf"$\alpha$ = {times[i]:.3g}")
-        for name, picture in zip(names, pictures, strict=True):
-            picture.set_data(matrices[name][i])
-        return [point, *pictures]
+        for name, image in zip(names, images, strict=True):
+            image.set_data(matrices[name][i])
+        return [point, *images]
 
-    class Film(FuncAnimation):
-        """An animation that a notebook shows, once."""
+    class NotebookAnimation(FuncAnimation):
+        """Animation that a notebook displays."""
 
         def _repr_html_(self):
             html = self.to_jshtml()
-            plt.close(fig)  # the inline backend would show the last picture, too
+            plt.close(fig)  # otherwise the inline backend also shows the last frame
             return html
 
         def save(self, filename, writer=None, *args, **options):
@@ -103,19 +103,19 @@ def animate(result: Any, frames: int = 100, xscale: str | None = None) -> Any:
 
     show(0)
     fig.draw_without_rendering()
-    fig.set_layout_engine("none")  # laid out once, not for every frame
-    return Film(fig, show, frames=frames, interval=PACE)
+    fig.set_layout_engine("none")  # the layout is computed once, not for every frame
+    return NotebookAnimation(fig, show, frames=frames, interval=FRAME_MS)
 
 
 def _teachers(result):
-    """Teachers in the order of the students that learn them, the others behind."""
+    """Return the teachers in the order of the students that learn them, followed by the others."""
     partners = partners_of(result)
     partnered = [int(partners[k]) for k in range(result.model.K) if k in partners]
     return np.array([*partnered, *(m for m in range(result.model.M) if m not in partnered)], dtype=int)
 
 
 def _frames(result, count, log_time, log_error):
-    """Times, the error on the line that is drawn, and the matrices at these times."""
+    """Return the times of the frames, the error on the drawn line and the matrices at these times."""
     curves = {x: getattr(result, x) for x in ("Q", "R", "eps_g")}
     mean = {x: curve.mean(axis=0) if result.is_ensemble else curve for x, curve in curves.items()}
     begin = result.alpha[result.alpha > 0][0] if log_time else result.alpha[0]
@@ -124,7 +124,7 @@ def _frames(result, count, log_time, log_error):
     with np.errstate(divide="ignore"):
         error = np.interp(scale(times), scale(result.alpha), np.log(mean["eps_g"]) if log_error else mean["eps_g"])
     matrices = {x: np.empty((count, *mean[x].shape[1:])) for x in ("Q", "R")}
-    for x, rows in matrices.items():
-        for place in np.ndindex(rows.shape[1:]):
-            rows[:, *place] = np.interp(times, result.alpha, mean[x][:, *place])
+    for x, values in matrices.items():
+        for index in np.ndindex(values.shape[1:]):
+            values[:, *index] = np.interp(times, result.alpha, mean[x][:, *index])
     return times, np.exp(error) if log_error else error, matrices

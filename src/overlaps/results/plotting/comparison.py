@@ -1,4 +1,4 @@
-"""Equations, their error bars at finite N, and runs: in one picture, and against N."""
+"""Comparison of solutions, fluctuations at finite N and runs, in one figure and against N."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -8,14 +8,14 @@ import numpy as np
 
 from ..._base import check
 from .curves import name, plot
-from .styles import ERROR, axis, grey, hues, legend, mark, pair_of_axes, single_axes
-from .units import draw_line, draw_overlaps, draw_runs, few, partners_of, units
+from .styles import ERROR_LABEL, axis, grey, hues, legend, mark, pair_of_axes, single_axes
+from .units import draw_line, draw_overlaps, draw_runs, has_few_units, partners_of, units
 
 
 def plot_fluctuations(result: Any, ax: Any = None, band: float = 2.0, **style: Any) -> Any:
-    r"""Draw the equations as lines, the means of SGD at finite N dashed, and bands of +- ``band`` standard deviations.
+    r"""Draw the solution as lines, the means of SGD at finite N dashed, and bands of +- ``band`` standard deviations.
 
-    Runs drawn on the same axes lie on their bands: ``ax = runs.plot(); fluct.plot(ax=ax)``.
+    Runs can be drawn on the same axes: ``ax = runs.plot(); fluct.plot(ax=ax)``.
 
     Parameters
     ----------
@@ -62,34 +62,34 @@ def compare(
     plateaus: bool = False,
     xscale: str | None = None,
 ) -> Any:
-    r"""Draw theory, error bars of finite N and SGD of one network in one figure; its legend says which is which.
+    r"""Draw theory, error bars of finite N and SGD of one network in one figure with a legend.
 
-    Overlaps keep their colours: each solution has lines (the first thin, later ones broad and pale), runs have markers
-    at their mean and quantile bands as in :meth:`Trajectory.plot`, and fluctuations have dashed means with bands of
-    two standard deviations.
+    Each overlap has the same colour in all results. Solutions have lines (the first thin, later ones broad and pale),
+    runs have markers at their mean and quantile bands as in :meth:`Trajectory.plot`, and fluctuations have dashed means
+    with bands of two standard deviations.
 
     Parameters
     ----------
     *results : Trajectory, Ensemble or Fluctuations
-        Of networks with the same numbers of students and teachers.
+        Results of networks with the same numbers of students and teachers.
     labels : sequence of str, optional
         One for each result; by default ODE, SGD or mean, with N.
     ax : Axes or pair of Axes, optional
         A new figure by default; a single Axes receives eps_g only.
     plateaus : bool
-        Mark the plateaus of all solutions, each as :meth:`Trajectory.plot` does.
+        Mark the plateaus of all solutions, as in :meth:`Trajectory.plot`.
     xscale : {"linear", "log"}, optional
         Scale of alpha.
 
     Returns
     -------
     Axes or array of Axes
-        As passed in, or the new pair.
+        The given axes, or the new pair.
 
     Raises
     ------
     ValueError
-        No result, one of another kind or size, or not one label for each.
+        There is no result, a result has another kind or size, or there is not one label for each result.
 
     Examples
     --------
@@ -110,20 +110,21 @@ def compare(
     at_N = [hasattr(result, "trajectory") for result in results]
     partners = partners_of(results[0].trajectory if at_N[0] else results[0])
     counts, colours = {True: 0, False: 0}, hues(axes[0])
-    for i in np.argsort(at_N, kind="stable"):  # bands of fluctuations are cut at the edge of what is drawn before
+    # fluctuations are drawn last, because their bands are cut at the limits of the other curves
+    for i in np.argsort(at_N, kind="stable"):
         result, color = results[i], colours[i % len(colours)]
         if at_N[i]:
-            axis(axes[0], result.alpha, result.mean("eps_g"), ERROR, xscale)
+            axis(axes[0], result.alpha, result.mean("eps_g"), ERROR_LABEL, xscale)
             _draw_expansion(axes, result, 2.0, color, labels[i], partners)
             continue
         n = counts[result.is_ensemble]
         counts[result.is_ensemble] += 1
         style = {"marker": "os^Dv"[n % 5]} if result.is_ensemble else {"linewidth": 4, "alpha": 0.35} if n else {}
-        axis(axes[0], result.alpha, result.eps_g, ERROR, xscale)
+        axis(axes[0], result.alpha, result.eps_g, ERROR_LABEL, xscale)
         draw = draw_runs if result.is_ensemble else draw_line
         draw(axes[0], result.alpha, result.eps_g, color=color, label=labels[i], **style)
-        for place in result.plateaus() if check.flag("plateaus", plateaus) and not result.is_ensemble else []:
-            mark(axes[0], place)
+        for plateau in result.plateaus() if check.flag("plateaus", plateaus) and not result.is_ensemble else []:
+            mark(axes[0], plateau)
         for panel in axes[1:]:
             draw_overlaps(panel, result, xscale, partners, **style)
     legend(axes[0])
@@ -131,14 +132,14 @@ def compare(
 
 
 def _compared(results, labels):
-    """One label for each result of a comparison, no two of them alike by default."""
+    """Check the results of a comparison and return one label for each; default labels are unique."""
     if not results:
-        raise ValueError("compare() came without results; expected trajectories, ensembles and fluctuations.")
+        raise ValueError("compare() was called without results; expected trajectories, ensembles and fluctuations.")
     for i, x in enumerate(results):
         curves = hasattr(x, "animate") and not hasattr(x.model, "models")
         if not curves and not hasattr(x, "trajectory"):
             kinds = "a Trajectory, an Ensemble or Fluctuations"
-            raise ValueError(f"results[{i}] is a {type(x).__name__}; expected {kinds} (of a Batch take batch[i]).")
+            raise ValueError(f"results[{i}] is a {type(x).__name__}; expected {kinds} (for a Batch use batch[i]).")
         sizes = [(y.model.K, y.model.M) for y in (results[0], x)]
         if sizes[0] != sizes[1]:
             raise ValueError(f"results[{i}] has (K, M) = {sizes[1]}, results[0] has {sizes[0]}; expected the same.")
@@ -152,20 +153,20 @@ def _compared(results, labels):
 
 
 def _draw_expansion(axes, result, band, color, label, partners):
-    """Means dashed, and bands of so many standard deviations; of many units each one with its own teacher."""
+    """Draw dashed means and bands of standard deviations; of many units only those of a student and its teacher."""
     names = ["eps_g", "Q", "R", *(["v"] if result.model.trains_v else [])]
     means, stds = (SimpleNamespace(model=result.model, **{n: f(n) for n in names}) for f in (result.mean, result.std))
     _band(axes[0], result.alpha, means.eps_g, band * stds.eps_g, color, positive=True, label=label)
     for panel in axes[1:]:
         axis(panel, result.alpha, None, "overlaps")
         for mean, std in zip(units(panel, means, partners), units(panel, stds, partners), strict=True):
-            if mean.matched or few(result.model):
-                _band(panel, result.alpha, mean.curve, band * std.curve, mean.look["color"])
+            if mean.matched or has_few_units(result.model):
+                _band(panel, result.alpha, mean.curve, band * std.curve, mean.style["color"])
 
 
 def _band(ax, alpha, mean, half, color, positive=False, label=None):
     low, high = mean - half, mean + half
-    if positive and ax.get_yscale() == "log":  # a band that reaches zero is cut at the lower edge of the picture
+    if positive and ax.get_yscale() == "log":  # a band that reaches zero is cut at the lower limit of the axis
         low = np.maximum(low, ax.get_ylim()[0])
     ax.plot(alpha, mean, color=color, linestyle="--", linewidth=1)
     ax.fill_between(alpha, low, high, color=color, alpha=0.2, linewidth=0, label=label)
@@ -174,8 +175,8 @@ def _band(ax, alpha, mean, half, color, positive=False, label=None):
 def fluctuations(ensembles, ax=None):
     """Draw N times the variance over runs of every Q, R (and v) against N, at the last record.
 
-    Overlaps of SGD fluctuate like 1 / sqrt(N), so the curves are flat; error bars belong to a variance estimated
-    from that many runs of a Gaussian, relative sqrt(2 / (runs - 1)).
+    Overlaps of SGD fluctuate like 1 / sqrt(N), so the curves are constant. The relative error bars are those of a
+    variance estimated from the same number of Gaussian samples, sqrt(2 / (runs - 1)).
 
     Parameters
     ----------
@@ -191,7 +192,7 @@ def fluctuations(ensembles, ax=None):
     Raises
     ------
     ValueError
-        An ensemble of one run.
+        An ensemble has a single run.
 
     Examples
     --------
@@ -214,8 +215,8 @@ def fluctuations(ensembles, ax=None):
     relative = np.sqrt(2 / (np.array([len(e) for e in ensembles]) - 1))
     for entries in zip(*families, strict=True):
         scaled = N * np.array([entry.curve[:, -1].var(ddof=1) for entry in entries])
-        look = entries[0].look | {"marker": "o", "markersize": 4, "capsize": 2}
-        ax.errorbar(N, scaled, relative * scaled, label=entries[0].label, **look)
+        style = entries[0].style | {"marker": "o", "markersize": 4, "capsize": 2}
+        ax.errorbar(N, scaled, relative * scaled, label=entries[0].label, **style)
     ax.set(xscale="log", xlabel="input dimension $N$", ylabel=r"$N \times$ variance over runs")
     ax.set_ylim(bottom=0)
     ax.legend(frameon=False, ncols=2, fontsize="small")
@@ -223,7 +224,7 @@ def fluctuations(ensembles, ax=None):
 
 
 def approach(ensembles, theory, ax=None, **style):
-    """Draw the root-mean-square distance of single runs from the ODE against N, beside its law 1 / sqrt(N).
+    """Draw the root-mean-square distance of single runs from the ODE against N, and the law 1 / sqrt(N).
 
     The mean is over runs, entries of Q and R, and the records after the start.
 
@@ -232,7 +233,7 @@ def approach(ensembles, theory, ax=None, **style):
     ensembles : sequence of Ensemble
         The same model at several N, from one start.
     theory : Trajectory
-        The ODE from that start, recorded at times that include those of the ensembles.
+        Solution from that start, recorded at times that include those of the ensembles.
     ax : Axes, optional
         A new figure by default.
     **style
@@ -263,9 +264,9 @@ def approach(ensembles, theory, ax=None, **style):
     ax = single_axes(ax)
     ensembles = sorted(ensembles, key=lambda e: e.N)
     N = np.array([e.N for e in ensembles])
-    gaps = np.array([distance(e, theory) for e in ensembles])
-    ax.loglog(N, gaps, **{"marker": "o", "label": "SGD"} | style)
-    guide = np.sqrt(np.exp(np.mean(np.log(gaps**2 * N))) / N)
+    distances = np.array([distance(e, theory) for e in ensembles])
+    ax.loglog(N, distances, **{"marker": "o", "label": "SGD"} | style)
+    guide = np.sqrt(np.exp(np.mean(np.log(distances**2 * N))) / N)
     ax.loglog(N, guide, color=grey(ax, 0.4), linestyle="--", zorder=0, label=r"$\propto N^{-1/2}$")
     ax.set(xlabel="input dimension $N$", ylabel="rms distance of $Q$, $R$ from the ODE")
     ax.legend(frameon=False)
@@ -274,10 +275,10 @@ def approach(ensembles, theory, ax=None, **style):
 
 def distance(ensemble, theory):
     """Root-mean-square distance of single runs from the ODE, over runs, entries of Q and R, and records."""
-    # recorded times of SGD are whole steps: the nearest time of the theory is at most half a step away
+    # SGD is recorded at whole steps, so the nearest time of the theory differs by at most half a step
     later = ensemble.alpha > ensemble.alpha[0]
     at = [int(np.argmin(np.abs(theory.alpha - a))) for a in ensemble.alpha[later]]
     if np.max(np.abs(theory.alpha[at] - ensemble.alpha[later])) > 0.51 / ensemble.N:
         raise ValueError(f"theory is not recorded at the times of runs at N = {ensemble.N}; solve it on their alpha.")
-    gaps = [(getattr(ensemble, x)[:, later] - getattr(theory, x)[at]).ravel() for x in ("Q", "R")]
-    return np.sqrt(np.mean(np.concatenate(gaps) ** 2))
+    differences = [(getattr(ensemble, x)[:, later] - getattr(theory, x)[at]).ravel() for x in ("Q", "R")]
+    return np.sqrt(np.mean(np.concatenate(differences) ** 2))

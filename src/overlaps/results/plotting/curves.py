@@ -1,50 +1,51 @@
-"""Curves against the learning time, of solutions, runs, several tasks, batches; rates of a schedule; eigenvalues."""
+"""Curves against the learning time: solutions, runs, several tasks, batches, learning rates, Hessian eigenvalues."""
 
 from typing import Any
 
 import numpy as np
 
 from ..._base import check
-from .styles import ERROR, axis, grey, hues, legend, mark, pair_of_axes, single_axes
+from .styles import ERROR_LABEL, axis, grey, hues, legend, mark, pair_of_axes, single_axes
 from .units import draw_line, draw_overlaps, draw_runs
 
-WRITTEN = 4  # trajectories of a batch up to which the growing modes of plateaus are written; of more they overlap
+# Trajectories of a batch up to which plateaus are annotated with their growing modes; more annotations overlap.
+MAX_ANNOTATED = 4
 
 
 def plot(result: Any, ax: Any = None, plateaus: bool = False, xscale: str | None = None, **style: Any) -> Any:
     r"""Draw eps_g (left) and the overlaps Q, R, v (right) of a Trajectory or an Ensemble against alpha.
 
-    Of several tasks, through Stages or mixed in one step, the errors on all of them are drawn, and switches are marked.
+    For several tasks (Stages or Mixed), the errors on all of them are drawn, and the switches are marked.
 
-    A trajectory is drawn as lines.  Runs are drawn as markers at their mean, with a band between the 16 % and 84 %
-    quantiles when there are several.  Each student has a hue: full for R with its own teacher in the assignment
-    of largest sum of R_kj^2 / (Q_kk T_jj) at the last record, faint for the others; Q_kk is dashed (hollow markers),
-    Q_kj grey.  Above K M = 16 the hues are those of the kinds, and bands reach from the smallest to the largest of
-    the others.
+    A trajectory is drawn as lines.  Runs are drawn as markers at their mean, and several runs also as a band between
+    the 16 % and 84 % quantiles.  Each student has a colour, which is full for R with its own teacher and faint for R
+    with the others.  The own teachers are those of the assignment with the largest sum of R_kj^2 / (Q_kk T_jj) at the
+    last record.  Q_kk is dashed (hollow markers), Q_kj grey.  Above K M = 16 each kind of overlap has a colour, and a
+    band from the smallest to the largest replaces overlaps other than those of a student with itself or its teacher.
 
     Parameters
     ----------
-    result : Trajectory or Ensemble, or one of these through Stages or of Mixed tasks
+    result : Trajectory or Ensemble, also of Stages or Mixed tasks
         The result to draw.
     ax : Axes or pair of Axes, optional
-        A new figure by default; a single Axes receives the errors only.  Axes that hold nothing yet are scaled; labels
-        and a legend are given where there are none.
+        A new figure by default; on a single Axes only the errors are drawn.  Empty Axes are scaled; labels and a legend
+        are added if there are none.
     plateaus : bool
         Mark the height of each plateau from its begin to its end, with its number of growing modes.
     xscale : {"linear", "log"}, optional
-        Scale of alpha; by default logarithmic where most records are early.
+        Scale of alpha; by default logarithmic if most records are early.
     **style
         Passed to matplotlib's ``plot``.
 
     Returns
     -------
     Axes or array of Axes
-        As passed in, or the new pair.
+        The given axes, or the new pair.
 
     Raises
     ------
     ValueError
-        ``ax`` is no Axes, or ``xscale`` no scale.
+        ``ax`` is not an Axes, or ``xscale`` is not a scale.
 
     Examples
     --------
@@ -62,22 +63,21 @@ def plot(result: Any, ax: Any = None, plateaus: bool = False, xscale: str | None
     ['task 1', 'task 2']
     >>> matplotlib.pyplot.close("all")
     """
-    # test: tests/results/test_plotting.py::test_bands_lie_between_their_quantiles
     ax, axes = pair_of_axes(ax)
-    marked = result.plateaus() if check.flag("plateaus", plateaus) else []
+    found_plateaus = result.plateaus() if check.flag("plateaus", plateaus) else []
     draw = draw_runs if result.is_ensemble else draw_line
     by_task = hasattr(result.model, "models")
     errors = np.array([result.error(i) for i in range(len(result.model))] if by_task else [result.eps_g])
-    axis(axes[0], result.alpha, errors, ERROR, xscale)
+    axis(axes[0], result.alpha, errors, ERROR_LABEL, xscale)
     drawn, colours = {line.get_label() for line in axes[0].lines}, hues(axes[0])
     for i, curve in enumerate(errors):
-        look, text = {"label": name(result)}, f"task {i + 1}"
+        curve_style, text = {"label": name(result)}, f"task {i + 1}"
         if by_task:
-            look = {"color": colours[i % len(colours)], "label": None if text in drawn else text}
-        draw(axes[0], result.alpha, curve, **look | style)
+            curve_style = {"color": colours[i % len(colours)], "label": None if text in drawn else text}
+        draw(axes[0], result.alpha, curve, **curve_style | style)
     if getattr(result, "test_error", None) is not None:
         draw(axes[0], result.alpha, result.test_error, label="error on fresh samples", marker="x", linestyle="none")
-    for plateau in marked:
+    for plateau in found_plateaus:
         mark(axes[0], plateau)
     legend(axes[0])
     for panel in axes[1:]:
@@ -88,18 +88,18 @@ def plot(result: Any, ax: Any = None, plateaus: bool = False, xscale: str | None
     return ax
 
 
-plot_stages = plot  # of several tasks, by its name
+plot_stages = plot  # the same function for results of Stages
 
 
 def name(result):
-    """Name of a result in a legend."""
+    """Return the name of a result in a legend."""
     return f"SGD, N = {result.N}" if result.is_ensemble else "ODE, N → ∞"
 
 
 def plot_batch(
     batch: Any, ax: Any = None, cmap: Any = "viridis", plateaus: bool = False, xscale: str | None = None, **style: Any
 ) -> Any:
-    """Draw eps_g of all trajectories of a Batch against alpha, coloured in their order.
+    """Draw eps_g of all trajectories of a Batch against alpha, coloured by their order.
 
     Parameters
     ----------
@@ -110,7 +110,8 @@ def plot_batch(
     cmap : str or Colormap
         Colours, from the first trajectory to the last.
     plateaus : bool
-        Mark the heights of all plateaus from begin to end, of few trajectories with their numbers of growing modes.
+        Mark the heights of all plateaus from begin to end, for up to four trajectories with the numbers of growing
+        modes.
     xscale : {"linear", "log"}, optional
         Scale of alpha.
     **style
@@ -138,11 +139,11 @@ def plot_batch(
     curves = np.stack([np.broadcast_to(batch.alpha, batch.eps_g.shape), batch.eps_g], axis=-1)
     style = {"linewidths": 1.0, "alpha": max(0.15, min(1.0, 20 / len(batch)))} | style
     lines = LineCollection(list(curves), array=np.arange(len(batch)), cmap=cmap, **style)
-    marked = batch.plateaus() if check.flag("plateaus", plateaus) else []
-    axis(ax, batch.alpha, batch.eps_g, ERROR, xscale)
+    found_plateaus = batch.plateaus() if check.flag("plateaus", plateaus) else []
+    axis(ax, batch.alpha, batch.eps_g, ERROR_LABEL, xscale)
     ax.add_collection(lines)
-    for plateau in sum(marked, []):
-        mark(ax, plateau, text=len(batch) <= WRITTEN)
+    for plateau in sum(found_plateaus, []):
+        mark(ax, plateau, text=len(batch) <= MAX_ANNOTATED)
     ax.autoscale_view()
     return ax
 
@@ -155,7 +156,7 @@ def schedule(best, ax=None, **style):
     best : OptimalSchedule
         The result to draw.
     ax : Axes, optional
-        A new one by default.
+        A new figure by default.
     **style
         Passed to matplotlib's ``plot``.
 
@@ -183,14 +184,14 @@ def schedule(best, ax=None, **style):
 
 
 def eigenvalues(spectrum, ax=None, **style):
-    """Draw a Hessian spectrum: outliers as lines and bulk as bands against alpha, or one state's along one axis.
+    """Draw a Hessian spectrum: for a trajectory outliers as lines and bulk as bands, for a state its density.
 
-    Negative outliers are red.  The bands reach over the eigenspaces of the inputs, one for each eigenvalue of H_KK.
+    Negative outliers are red.  Each eigenvalue of H_KK has one band, which covers the eigenspaces of the inputs.
 
     Parameters
     ----------
     spectrum : HessianSpectrum
-        Of a state or a trajectory (:func:`overlaps.hessian`).
+        Spectrum of a state or of a trajectory (:func:`overlaps.hessian`).
     ax : Axes, optional
         A new figure by default.
     **style

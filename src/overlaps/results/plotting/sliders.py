@@ -1,4 +1,4 @@
-"""Sliders: a result and its picture follow the parameters, in a notebook or in a window."""
+"""Sliders for the parameters of a result and its figure, in a notebook or in a window."""
 
 import inspect
 import sys
@@ -7,107 +7,117 @@ from collections.abc import Callable
 from functools import partial
 from io import BytesIO
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..._base import check
 from .styles import figure_size
 
-SLOW = 0.1  # seconds of a result and its picture above which they wait for the release of a slider; below, they follow
-NOTCHES = 100  # steps of a continuous slider in a notebook
-LINE = 60  # characters in a line of a message
+
+class SliderOptions(NamedTuple):
+    """Options of the sliders of ``explore``."""
+
+    # Seconds for a result and its figure above which the figure changes only when a slider is released. Halved: fewer
+    # functions follow a moving slider; doubled: the figure lags behind the slider.
+    slow_seconds: float = 0.1
+    notebook_steps: int = 100  # steps of a continuous slider in a notebook
+    message_width: int = 60  # characters in a line of a message
+
+
+SLIDERS = SliderOptions()
 
 
 class View:
-    """Sliders and the picture that they move; made by :func:`overlaps.explore`.
+    """Sliders and the figure that they control; made by :func:`overlaps.explore`.
 
     Attributes
     ----------
     params : dict
-        Values of the parameters, as the sliders have them.
+        Values of the parameters, as set by the sliders.
     result : object
-        The last result: of ``params``, unless these were refused.
+        The result for ``params``, or if these were refused, the last one before.
     message : str
-        Why they were refused, or why the result is not complete; empty otherwise.
+        Why the parameters were refused, or why the result is not complete; empty otherwise.
     figure, axes, controls : Figure, tuple of Axes, dict
-        Where it is drawn, and the slider of each parameter.
+        The figure, its axes, and the slider of each parameter.
     """
 
     def __init__(self, function, ranges, params, panels):
         self.params, self.result, self.message = params, None, ""
-        self._function, self._ranges, self._note, self._quiet = function, ranges, None, True
+        self._function, self._ranges, self._note, self._ignore_sliders = function, ranges, None, True
         shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-        self._sliders = (_Notebook if hasattr(shell, "kernel") else _Window)(ranges, params, panels, self._moved)
+        self._sliders = (_Notebook if hasattr(shell, "kernel") else _Window)(ranges, params, panels, self._on_change)
         self.figure, self.axes, self.controls = self._sliders.figure, self._sliders.axes, self._sliders.controls
-        self.figure.view = self  # sliders of a window end with the last reference to them
+        self.figure.view = self  # without a reference the sliders of a window would be deleted
         self._refresh()
 
     def set(self, **values: Any) -> None:
-        """Set parameters, within the ranges of their sliders or beyond, and draw their result."""
+        """Set parameters, within the ranges of their sliders or outside, and draw their result."""
         for name in values:
             check.choice("the parameter", name, tuple(self.params))
-        self._quiet = True  # sliders that are moved from here
+        self._ignore_sliders = True
         for name, value in values.items():
             if _fits(self._ranges[name], value):
-                self._sliders.place(name, value)
+                self._sliders.set_value(name, value)
         self.params |= values
         self._refresh()
 
-    def _moved(self, name, value):
-        if not self._quiet:
+    def _on_change(self, name, value):
+        if not self._ignore_sliders:
             self.params[name] = value
             self._refresh()
 
     def _refresh(self):
-        begun = perf_counter()
+        start_time = perf_counter()
         try:
             result = self._function(**self.params)
-        except ValueError as refusal:  # the last curve stays
+        except ValueError as refusal:  # the last curve remains
             self.message = str(refusal)
         else:
             if not hasattr(result, "plot"):
                 raise TypeError(f"f returned {check.shown(result)}; expected a result with a method plot(ax=).")
-            self.result, whole = result, np.all(getattr(result, "success", True))
-            self.message = "" if whole else str(result.message)
+            self.result, complete = result, np.all(getattr(result, "success", True))
+            self.message = "" if complete else str(result.message)
             for ax in self.axes:
                 ax.clear()
                 ax.grid(alpha=0.25)
             self._note = None
             result.plot(ax=self.axes if len(self.axes) > 1 else self.axes[0])
-        self._say()
-        self._sliders.draw(perf_counter() - begun > SLOW)
-        self._quiet = False
+        self._show_message()
+        self._sliders.draw(perf_counter() - start_time > SLIDERS.slow_seconds)
+        self._ignore_sliders = False
 
-    def _say(self):
+    def _show_message(self):
         if self._note is not None:
             self._note.remove()
-        ax, words = self.axes[0], textwrap.fill(self.message, LINE)
-        box = {"facecolor": ax.get_facecolor(), "edgecolor": "C3", "alpha": 0.9} if words else None
-        self._note = ax.text(0.03, 0.04, words, transform=ax.transAxes, fontsize="small", bbox=box, zorder=10)
+        ax, text = self.axes[0], textwrap.fill(self.message, SLIDERS.message_width)
+        box = {"facecolor": ax.get_facecolor(), "edgecolor": "C3", "alpha": 0.9} if text else None
+        self._note = ax.text(0.03, 0.04, text, transform=ax.transAxes, fontsize="small", bbox=box, zorder=10)
 
 
 class _Window:
-    """Sliders of matplotlib below the picture."""
+    """Sliders of matplotlib below the figure."""
 
-    def __init__(self, ranges, params, panels, moved):
+    def __init__(self, ranges, params, panels, on_change):
         from matplotlib import pyplot as plt
         from matplotlib.widgets import Slider
 
         (width, height), below = figure_size(5.5 * panels, 4.0), 0.35 * len(ranges)
         self.figure: Any = plt.figure(figsize=(width, height + below), layout="constrained")
-        parts: Any = self.figure.subfigures(2, 1, height_ratios=[height, below])
-        self.axes = tuple(parts[0].subplots(1, panels, squeeze=False)[0])
-        self.controls, self._ranges, self._slow, self._waits = {}, ranges, False, lambda: None
-        rows = parts[1].subplots(len(ranges), 1, squeeze=False)[:, 0]
-        for ax, (name, values) in zip(rows, ranges.items(), strict=True):
+        subfigures: Any = self.figure.subfigures(2, 1, height_ratios=[height, below])
+        upper, lower = subfigures
+        self.axes = tuple(upper.subplots(1, panels, squeeze=False)[0])
+        self.controls, self._ranges, self._slow, self._pending = {}, ranges, False, lambda: None
+        slider_axes = lower.subplots(len(ranges), 1, squeeze=False)[:, 0]
+        for ax, (name, values) in zip(slider_axes, ranges.items(), strict=True):
             (low, high), step = ((0, len(values) - 1), 1) if isinstance(values, list) else (values, None)
             self.controls[name] = Slider(ax, name, low, high, valinit=low, valstep=step, initcolor="none")
-            self.place(name, params[name])
-            self.controls[name].on_changed(partial(self._changed, name, moved))
+            self.set_value(name, params[name])
+            self.controls[name].on_changed(partial(self._changed, name, on_change))
         self.figure.canvas.mpl_connect("button_release_event", self._released)
 
-    def place(self, name, value):
+    def set_value(self, name, value):
         values = self._ranges[name]
         self.controls[name].set_val(values.index(value) if isinstance(values, list) else np.clip(value, *values))
         self._value(name)
@@ -118,14 +128,14 @@ class _Window:
             slider.valtext.set_text(str(values[int(slider.val)]))
         return values[int(slider.val)] if isinstance(values, list) else float(slider.val)
 
-    def _changed(self, name, moved, _):
-        self._waits = partial(moved, name, self._value(name))
+    def _changed(self, name, on_change, _):
+        self._pending = partial(on_change, name, self._value(name))
         if not (self._slow and self.controls[name].drag_active):
             self._released()
 
     def _released(self, event=None):
-        waits, self._waits = self._waits, lambda: None
-        waits()
+        pending, self._pending = self._pending, lambda: None
+        pending()
 
     def draw(self, slow):
         self._slow = slow
@@ -133,9 +143,9 @@ class _Window:
 
 
 class _Notebook:
-    """Sliders of ipywidgets above the picture."""
+    """Sliders of ipywidgets above the figure."""
 
-    def __init__(self, ranges, params, panels, moved):
+    def __init__(self, ranges, params, panels, on_change):
         try:
             import ipywidgets
         except ImportError as missing:
@@ -143,51 +153,52 @@ class _Notebook:
         from IPython.display import display
         from matplotlib.figure import Figure
 
-        # a figure of pyplot would be shown once more below the cell
+        # a figure of pyplot would be shown a second time below the cell
         self.figure: Any = Figure(figsize=figure_size(5.5 * panels, 4.0), layout="constrained")
         self.axes = tuple(self.figure.subplots(1, panels, squeeze=False)[0])
-        size = {"width": f"{self.figure.bbox.width:.0f}px", "max_width": "100%"}  # at most: pages stretch what they can
+        # a fixed width, because some pages stretch images
+        size = {"width": f"{self.figure.bbox.width:.0f}px", "max_width": "100%"}
         self.controls, self._image = {}, ipywidgets.Image(format="png", layout=size)
         for name, values in ranges.items():
             if isinstance(values, list):
                 slider = ipywidgets.SelectionSlider(options=values, description=name)
             else:
                 low, high = values
-                step = (high - low) / NOTCHES
+                step = (high - low) / SLIDERS.notebook_steps
                 slider = ipywidgets.FloatSlider(min=low, max=high, step=step, description=name, readout_format=".4g")
             self.controls[name] = slider
-            self.place(name, params[name])
-            slider.observe(lambda change, name=name: moved(name, change["new"]), "value")
+            self.set_value(name, params[name])
+            slider.observe(lambda change, name=name: on_change(name, change["new"]), "value")
         display(ipywidgets.VBox([*self.controls.values(), self._image]))
 
-    def place(self, name, value):
+    def set_value(self, name, value):
         self.controls[name].value = value
 
     def draw(self, slow):
         for slider in self.controls.values():
             slider.continuous_update = not slow
-        picture = BytesIO()
-        self.figure.savefig(picture, format="png", dpi=100)
-        self._image.value = picture.getvalue()
+        buffer = BytesIO()
+        self.figure.savefig(buffer, format="png", dpi=100)
+        self._image.value = buffer.getvalue()
 
 
 def explore(f: Callable[..., Any], /, *, panels: int = 1, **ranges: Any) -> View:
-    """Draw what a function of some parameters returns, with a slider for each of them.
+    """Draw the result of a function, with a slider for each parameter.
 
-    In a notebook sliders are ipywidgets, of the extra ``overlaps[explore]``; elsewhere they are those of matplotlib.
-    They are followed as they move, or where a result takes more than a tenth of a second when they are released. Values
-    that the function refuses with a ValueError are answered by its message; the last curve stays.
+    In a notebook the sliders are ipywidgets, of the extra ``overlaps[explore]``; elsewhere they are those of
+    matplotlib. The figure is updated while a slider moves, or if a result takes more than a tenth of a second, when the
+    slider is released. If the function raises a ValueError, its message is shown, and the last curve remains.
 
     Parameters
     ----------
     f : callable
-        ``f(**parameters)`` returns anything that has ``.plot(ax=)``: a Trajectory, an Ensemble, a Batch ...
+        ``f(**parameters)`` returns any object with a method ``plot(ax=)``: a Trajectory, an Ensemble, a Batch ...
     panels : int
-        Axes to draw on: 2 for results that draw the error and the overlaps.
+        Number of axes: 2 for results that draw the error and the overlaps.
     **ranges
-        For each parameter a pair ``(low, high)`` of numbers, or a list or range of what to choose from, such as
-        ``K=range(1, 7)``. A slider begins at the default of ``f`` if that is in reach, else in the middle of a pair or
-        at the first choice.
+        For each parameter a pair ``(low, high)`` of numbers, or a list or range of choices, such as ``K=range(1, 7)``.
+        A slider begins at the default of ``f`` if it is in the range, otherwise in the middle of a pair or at the first
+        choice.
 
     Returns
     -------
@@ -197,11 +208,11 @@ def explore(f: Callable[..., Any], /, *, panels: int = 1, **ranges: Any) -> View
     Raises
     ------
     ValueError
-        No parameter, or a range that is none.
+        There is no parameter, or a range is invalid.
     TypeError
-        The result of ``f`` has no ``plot``.
+        The result of ``f`` has no method ``plot``.
     ImportError
-        In a notebook without ipywidgets.
+        ipywidgets is not installed, in a notebook.
 
     Examples
     --------
@@ -224,19 +235,19 @@ def explore(f: Callable[..., Any], /, *, panels: int = 1, **ranges: Any) -> View
     if not callable(f):
         raise check.refused("f", f, "a function of the parameters that returns a result.")
     if not ranges:
-        raise ValueError("explore() came without parameters; expected some by name, such as eta=(0.1, 2.0).")
-    sliders, params, known = {}, {}, inspect.signature(f).parameters
+        raise ValueError("explore() was called without parameters; expected some by name, such as eta=(0.1, 2.0).")
+    sliders, params, arguments = {}, {}, inspect.signature(f).parameters
     for name, given in ranges.items():
         values = sliders[name] = _range(name, given)
         begin = values[0] if isinstance(values, list) else (values[0] + values[1]) / 2
-        default = known[name].default if name in known else begin
+        default = arguments[name].default if name in arguments else begin
         inside = _fits(values, default) and (isinstance(values, list) or values[0] <= default <= values[1])
         params[name] = default if inside else begin
     return View(f, sliders, params, panels)
 
 
 def _range(name, given):
-    """Ends (low, high) of a continuous slider, or a list of choices."""
+    """Return the ends (low, high) of a continuous slider, or a list of choices."""
     pair = isinstance(given, tuple) and len(given) == 2 and all(_fits((), x) for x in given)
     if pair and given[0] < given[1]:
         return given
@@ -247,6 +258,6 @@ def _range(name, given):
 
 
 def _fits(values, value):
-    """Whether a slider can stand at a value, at its ends if it lies beyond."""
+    """Whether a slider can be set to a value; a continuous one is set to the nearer end if the value is outside."""
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     return value in values if isinstance(values, list) else number and bool(np.isfinite(value))

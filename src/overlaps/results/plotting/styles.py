@@ -1,51 +1,66 @@
-"""How pictures look: sizes, hues, axes and legends, and a style for papers and slides."""
+"""Style of figures: sizes, colours, axes and legends, and settings for papers and slides."""
+
+from typing import NamedTuple
 
 import numpy as np
 
 from ..._base import check
 
-LOG_RANGE = 30.0  # a positive curve that spans more than this factor is drawn on a log axis
-NARROW = 5.0  # inches, below which the two panels of a picture stand one above the other
-OURS = "overlaps"  # mark of a legend that a later call replaces; one without it is the user's
-ERROR = r"generalisation error $\epsilon_g$"
-TIME = r"learning time $\alpha$ = steps / $N$"
-# one for each student, then again: Okabe and Ito (2008), told apart by the colour-blind, their yellow in wine on white
-ON_LIGHT = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255"
-ON_DARK = "#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#5D6BD8", "#FFFFFF", "#D55E00"
-SIZES = {"column": (3.4, 2.4), "page": (7.0, 2.8)}  # inches: one column of a journal, and both
-WRITTEN = "text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"
+ERROR_LABEL = r"generalisation error $\epsilon_g$"
+TIME_LABEL = r"learning time $\alpha$ = steps / $N$"
+LEGEND_ID = "overlaps"  # group id of a legend that later calls replace; a legend without it is the user's
+
+
+class Layout(NamedTuple):
+    """When axes are logarithmic, and panels are stacked."""
+
+    log_ratio: float = 30.0  # ratio of the largest to the smallest positive number above which an axis is logarithmic
+    stacked_below: float = 5.0  # width of a figure in inches below which its panels are stacked vertically
+
+
+class Colours(NamedTuple):
+    """Colours of students, repeated cyclically: those of Okabe and Ito (2008), which the colour-blind can distinguish.
+
+    On light backgrounds wine replaces their yellow.
+    """
+
+    on_light: tuple = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255")
+    on_dark: tuple = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#5D6BD8", "#FFFFFF", "#D55E00")
+
+
+LAYOUT, COLOURS = Layout(), Colours()
 
 
 class Style(dict):
-    """Settings of matplotlib that hold inside a ``with`` statement; ``plt.style.use`` takes them, too."""
+    """Settings of matplotlib for a ``with`` statement; ``plt.style.use`` accepts them, too."""
 
     def __init__(self, settings):
         super().__init__(settings)
-        self._inside = []
+        self._contexts = []
 
     def __enter__(self):
         from matplotlib import rc_context
 
-        self._inside.append(rc_context(self))
-        self._inside[-1].__enter__()
+        self._contexts.append(rc_context(self))
+        self._contexts[-1].__enter__()
         return self
 
     def __exit__(self, *error):
-        self._inside.pop().__exit__(*error)
+        self._contexts.pop().__exit__(*error)
 
 
 def style(width: str = "column", *, dark: bool = False) -> Style:
-    """Make a style of matplotlib for pictures of one column or of both, on white paper or on dark slides.
+    """Return a style of matplotlib for figures of one or two columns, on white paper or on dark slides.
 
-    Pictures of results that are made in it have its width (the panels of one column stand one above the other) and
-    letters of 8 points; the colour-blind tell all colours apart, also on users' own lines.
+    Figures of results made with it have its width (the panels of one column are stacked vertically) and letters of 8
+    points. The colour-blind can distinguish all colours, also those of the user's lines.
 
     Parameters
     ----------
     width : {"column", "page"}
-        3.4 inches, one column of a journal, or 7 inches, both.
+        3.4 inches (one column of a journal) or 7 inches (two columns).
     dark : bool
-        Light on dark.
+        Whether the figure is light on dark.
 
     Returns
     -------
@@ -56,7 +71,7 @@ def style(width: str = "column", *, dark: bool = False) -> Style:
     Raises
     ------
     ValueError
-        Another width.
+        The width is unknown.
 
     Examples
     --------
@@ -70,43 +85,46 @@ def style(width: str = "column", *, dark: bool = False) -> Style:
     array([3.4, 4.4])
     >>> matplotlib.pyplot.close("all")
     """
-    # test: tests/results/test_styles.py::test_pictures_take_their_size_from_the_style
-    size = SIZES[check.choice("width", width, tuple(SIZES))]
-    ink, paper, colours = ("#E6E6E6", "#111111", ON_DARK) if check.flag("dark", dark) else ("k", "w", ON_LIGHT)
+    sizes = {"column": (3.4, 2.4), "page": (7.0, 2.8)}  # inches
+    size = sizes[check.choice("width", width, tuple(sizes))]
+    dark = check.flag("dark", dark)
+    ink, paper, colours = ("#E6E6E6", "#111111", COLOURS.on_dark) if dark else ("k", "w", COLOURS.on_light)
+    inked = "text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"
     return Style({
         "figure.figsize": size, "figure.dpi": 150, "savefig.dpi": 300, "figure.constrained_layout.use": True,
         "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7,
         "legend.fontsize": 7, "legend.frameon": False, "lines.linewidth": 1.2, "lines.markersize": 3,
         "axes.linewidth": 0.6, "xtick.major.width": 0.6, "ytick.major.width": 0.6, "grid.linewidth": 0.5,
         "pdf.fonttype": 42, "axes.prop_cycle": f"cycler('color', {list(colours)})",
-        "figure.facecolor": paper, "axes.facecolor": paper, **dict.fromkeys(WRITTEN, ink),
+        "figure.facecolor": paper, "axes.facecolor": paper, **dict.fromkeys(inked, ink),
     })  # fmt: skip
 
 
 def hues(ax):
-    """Colours of the students, for light or dark axes."""
-    return ON_DARK if np.mean(_ink(ax)) > 0.5 else ON_LIGHT
+    """Return the colours of the students, for light or dark axes."""
+    return COLOURS.on_dark if np.mean(_ink(ax)) > 0.5 else COLOURS.on_light
 
 
-def faint(ax):
-    """Opacity of what stands back: a dark background takes more of a hue."""
+def faint_opacity(ax):
+    """Return the opacity of faint curves and bands, larger on a dark background."""
     return 0.45 if np.mean(_ink(ax)) > 0.5 else 0.25
 
 
 def grey(ax, strength=0.35):
-    """A mixture of the colour of the writing, with that share, and of the background that it is made for."""
+    """Return a grey: this fraction of the colour of the text, mixed with black or white for the background."""
     ink = _ink(ax)
     return tuple(strength * ink + (1 - strength) * np.round(1 - np.mean(ink)))
 
 
 def _ink(ax):
+    """Return the colour of the text (3,)."""
     from matplotlib.colors import to_rgb
 
     return np.array(to_rgb(ax.yaxis.label.get_color()))
 
 
 def single_axes(ax):
-    """The Axes given, or the Axes of a new figure."""
+    """Return the given Axes, or the Axes of a new figure."""
     from matplotlib import pyplot as plt
 
     if ax is None:
@@ -116,12 +134,12 @@ def single_axes(ax):
 
 
 def pair_of_axes(ax):
-    """The return value, and the Axes to draw on: those given, or a new pair."""
+    """Return the given axes, or a new pair, unchanged and as an array."""
     from matplotlib import pyplot as plt
 
     if ax is None:
         width, height = figure_size(10.0, 4.0)
-        stacked = width < NARROW
+        stacked = width < LAYOUT.stacked_below
         shape, height = ((2, 1), height + 2.0) if stacked else ((1, 2), height)
         _, ax = plt.subplots(*shape, figsize=(width, height), sharex=stacked, layout="constrained")
         ax[0].xaxis.label.set_visible(not stacked)
@@ -134,7 +152,7 @@ def pair_of_axes(ax):
 
 
 def figure_size(width, height):
-    """Inches of a new figure: those that the user's style sets, or ours."""
+    """Return the size of a new figure in inches: that of the user's style if it sets one, or the given size."""
     from matplotlib import rcParams, rcParamsDefault
 
     chosen = rcParams["figure.figsize"]
@@ -142,42 +160,42 @@ def figure_size(width, height):
 
 
 def mark(ax, plateau, text=True):
-    """A thin line at the height of a plateau, from its begin to its end, with its number of growing modes."""
+    """Draw a thin line at the height of a plateau, from its begin to its end, with its number of growing modes."""
     colour = grey(ax, 0.7)
     ax.plot(plateau.alpha, [plateau.height] * 2, color=colour, linewidth=0.8)
     if text:
-        words = "rates unknown" if plateau.growing < 0 else f"{plateau.growing} growing"
-        # under the line, which a curve reaches from above
-        place = {"xytext": (2, -3), "va": "top", "textcoords": "offset points", "fontsize": 7, "color": colour}
-        ax.annotate(words, (plateau.alpha[0], plateau.height), **place)
+        label = "rates unknown" if plateau.growing < 0 else f"{plateau.growing} growing"
+        # below the line, because the curve comes from above
+        options = {"xytext": (2, -3), "va": "top", "textcoords": "offset points", "fontsize": 7, "color": colour}
+        ax.annotate(label, (plateau.alpha[0], plateau.height), **options)
 
 
 def axis(ax, alpha, curve, label, xscale=None):
-    """Scale axes that hold nothing yet and that nobody has scaled; label those without labels."""
+    """Set the scales of empty axes that the user has not scaled, and missing labels."""
     xscale = None if xscale is None else check.choice("xscale", xscale, ("linear", "log"))
     positive = alpha[alpha > 0]
-    # several decades of recorded times, most of them early: the solver's own steps or a logspace
-    early = positive.size > 2 and positive[-1] / np.median(positive) > LOG_RANGE
-    if xscale or (early and _free(ax, "x")):
+    # several decades of recorded times, most of them early: steps of the solver, or logarithmic times
+    early = positive.size > 2 and positive[-1] / np.median(positive) > LAYOUT.log_ratio
+    if xscale or (early and _is_unset(ax, "x")):
         ax.set_xscale(xscale or "log")
     if curve is not None:
         visible = curve[curve > 0]
-        if visible.size and visible.max() / visible.min() > LOG_RANGE and _free(ax, "y"):
+        if visible.size and visible.max() / visible.min() > LAYOUT.log_ratio and _is_unset(ax, "y"):
             ax.set_yscale("log")
     if not ax.get_xlabel():
-        ax.set_xlabel(TIME)
+        ax.set_xlabel(TIME_LABEL)
     if not ax.get_ylabel():
         ax.set_ylabel(label)
 
 
-def _free(ax, name):
-    """Whether an axis is as matplotlib made it: linear, without limits, and nothing drawn along it."""
+def _is_unset(ax, name):
+    """Whether an axis is as matplotlib created it: linear, without limits and without data."""
     drawn = any(x.has_data() for x in getattr(ax, f"get_shared_{name}_axes")().get_siblings(ax))
     return not drawn and getattr(ax, f"get_{name}scale")() == "linear" and getattr(ax, f"get_autoscale{name}_on")()
 
 
 def legend(ax, **style):
-    """The legend of what is drawn by now, in place of an earlier one of ours."""
+    """Draw the legend of all labelled curves; it replaces an earlier one of this package."""
     old = ax.get_legend()
-    if (old is None or old.get_gid() == OURS) and ax.get_legend_handles_labels()[1]:
-        ax.legend(**{"frameon": False} | style).set_gid(OURS)
+    if (old is None or old.get_gid() == LEGEND_ID) and ax.get_legend_handles_labels()[1]:
+        ax.legend(**{"frameon": False} | style).set_gid(LEGEND_ID)
