@@ -1,8 +1,8 @@
 r"""Late times of perfectly learnable problems: the same flow in the differences of students and teachers.
 
 Near the specialised fixed point eps_g is a small difference of overlaps of order one: below about 1e-16 Q, R in
-float64 do not resolve it.  The overlaps of :math:`u_k = w_k - (F w^*)_k`, each student minus the teacher it has learned,
-resolve any value of it.  With :math:`\tau_F = F \tau F^T` and
+float64 do not resolve it.  The overlaps of :math:`u_k = w_k - (F w^*)_k`, each student minus the teacher it has
+learned, resolve any value of it.  With :math:`\tau_F = F \tau F^T` and
 
 .. math:: D^l = U P_l U^T/N, \qquad e^l = s_l\, U P_l (F W^*)^T/N, \qquad G = A + B F^{-1}
 
