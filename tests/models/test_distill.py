@@ -143,7 +143,7 @@ def test_bad_input(record):
         with pytest.raises(ValueError, match=message):
             ov.distill(model, record, **options)
     for teacher, students, message in (
-        ((ov.previous_student, None), ("copy", None), "none at first"),
+        ((ov.previous_student, None), ("copy", None), "none in stage 0"),
         ((None, ov.previous_student), None, "expected both or none"),
         ((None, ov.previous_student), (None,), r"students = \(None,\); expected .* for each of 2 stages"),
         ((None, "previous"), (None, "copy"), "expected None or ov.previous_student"),

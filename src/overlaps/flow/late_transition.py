@@ -16,8 +16,8 @@ class TransitionOptions(NamedTuple):
     # Standard deviation of lambda_k - a_k, relative to min(1, std of a_k), below which the transition is made. Above
     # it, students may still change the teacher that they learn; empirical.
     max_difference: float = 0.1
-    # Largest relative error of eps_g due to the subtraction at the transition. If it is larger, Q and R have no digits
-    # of the difference left, and the run goes on with Q and R.
+    # Largest relative error of eps_g due to the subtraction at the transition. If it is larger, the differences are
+    # dominated by rounding already, and the run continues with Q and R.
     max_error: float = 0.01
     # Points at which g(-x) = -g(x) is checked.
     parity_points: tuple[float, ...] = (0.3, 1.7)

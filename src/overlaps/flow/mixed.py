@@ -147,7 +147,7 @@ class MixedSystem(System):
         return (LowRankClosure if isinstance(self.model, LowRank) else MixedClosure)(self.model)
 
     def at(self, alpha):
-        """Set shares and factors at alpha."""
+        """Set the shares, the factors and the decay at alpha."""
         super().at(alpha)
         model, closure, evaluator = self.model, self.closure, self.evaluator
         t = min(alpha, self.edge)

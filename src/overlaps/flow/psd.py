@@ -16,7 +16,7 @@ class PSDOptions(NamedTuple):
     # Eigenvalues of correlation matrices below this count as zero: rounded overlaps of n fields have errors of a few
     # n eps. Doubled, small differences between students of the start may be removed.
     zero_tol: float = 64 * np.finfo(float).eps
-    # Relative singular values of the teachers' correlations below this are left out of the inverse, because dividing by
+    # Relative singular values of the teachers' correlations below this are omitted in the inverse, because dividing by
     # them would amplify rounding.
     teacher_rcond: float = 1e-14
     # Relative change of the norms in the perturbed second run of a singular start. Much smaller, it is lost in the

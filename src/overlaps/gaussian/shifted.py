@@ -229,5 +229,5 @@ def shifted_self(f, mu, s):
 
 @jit(no_reference_counting=True)
 def product(f, h, mu_a, mu_b, saa, sbb, sab):
-    """E[f h] alone."""
+    """E[f h]."""
     return shifted_pair(f, h, mu_a, mu_b, saa, sbb, sab)[0]

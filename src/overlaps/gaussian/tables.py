@@ -25,7 +25,7 @@ class FitOptions(NamedTuple):
     tol: float = 1e-13
     # |x| up to which every function must be tabulated: the probability beyond 9 standard deviations is 2e-19.
     required_reach: float = 9.0
-    # Largest number of panels. Doubled, twice the memory (2 MB for three functions) for faster oscillations.
+    # Largest number of panels. Doubled, twice the memory (2.5 MB for three functions) for faster oscillations.
     max_panels: int = 2**13
     # Errors are relative to at least this fraction of the function's size on [-1, 1], to keep accuracy from being
     # demanded at its zeros.

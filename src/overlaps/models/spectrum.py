@@ -9,8 +9,8 @@ import numpy as np
 
 from .._base import ArrayLike, Immutable, Integers, by_name, check
 
-# Eigenvalues closer than this, relative to the largest, are merged, because the error of eigh is about N 1e-16. Distinct
-# eigenvalues of a model lie further apart.
+# Eigenvalues closer than this, relative to the largest, are merged, because the error of eigh is about N 1e-16. Ten
+# times larger, eigenvalues that a model distinguishes might be merged.
 EIGENVALUE_TOL = 1e-12
 MERGE = EIGENVALUE_TOL
 

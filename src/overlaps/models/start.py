@@ -164,15 +164,15 @@ def warn_coarse_step(model, N, largest=1.0):
         mean_step = largest * model.eta * np.einsum("lcc->c", model.gram).max() / N
         if mean_step > LIMITS.max_step:
             warn(
-                f"eta max |mu_c|^2 / N = {mean_step:.2g} > {LIMITS.max_step}: one step moves the means of the fields by "
-                "O(1), and the equations follow only the slow part of SGD. Use a larger N, weaker means, smaller eta."
+                f"eta max |mu_c|^2 / N = {mean_step:.2g} > {LIMITS.max_step}: one step changes the means of the fields "
+                "by O(1), and the equations follow only the slow part of SGD. Use a larger N, smaller means or eta."
                 + check.see("mixtures", "Limits")
             )
     if step > LIMITS.max_step:
         warn(
-            f"eta max(s) / N = {step:.2g} > {LIMITS.max_step}: one step moves the top eigen-direction by O(1), so finite-N "
-            "SGD departs from the ODE. Use a larger N or a smaller eta to compare the two. At this N the mean of SGD "
-            "obeys equations for linear students only (theory.linear.sgd_mean); else average runs of simulate."
+            f"eta max(s) / N = {step:.2g} > {LIMITS.max_step}: one step moves the top eigen-direction by O(1), so "
+            "finite-N SGD departs from the ODE. Use a larger N or a smaller eta to compare the two. At this N the mean "
+            "of SGD obeys equations for linear students only (theory.linear.sgd_mean); else average runs of simulate."
             + check.see("power_law", "Linear students")
         )
 
