@@ -407,7 +407,7 @@ def test_late_times_refuse_a_rule():
 )
 def test_theories_of_the_squared_loss_refuse_by_name(call):
     model, start = model_and_start(R.perceptron(), eta=0.6)
-    with pytest.raises(ValueError, match="a learning rule in place of the squared loss"):
+    with pytest.raises(ValueError, match="a rule of learning in place of a squared loss"):
         call(model, start)
 
 

@@ -91,7 +91,7 @@ def test_theories_refuse_them_as_other_rules():
         lambda m, s: ov.optimal_schedule(m, s, 2.0),
         lambda m, s: ov.solve(m, s, [1.0], late=True),
     ):
-        with pytest.raises(ValueError, match="a learning rule in place of the squared loss|late=True with a rule"):
+        with pytest.raises(ValueError, match="a rule of learning in place of a squared loss|late=True with a rule"):
             call(model, start)
 
 

@@ -60,7 +60,7 @@ FEATURES = {
     "sphere": _task("students of fixed norm (constraint='sphere')", lambda m: m.spherical),
     "drift": _task("teachers that drift (drift > 0)", lambda m: m.drift > 0),
     "trained_v": _task("a trained second layer (eta_v > 0, eta_theta > 0)", lambda m: m.trains_v),
-    "rule": _rule("a learning rule in place of the squared loss (ov.learner)", lambda rule: True),
+    "rule": _rule("a rule of learning in place of a squared loss (ov.learner)", lambda rule: True),
     "overlaps": _rule("a rule that reads the overlaps (uses_overlaps=True)", lambda rule: rule.uses_overlaps),
     "tokens": _rule("several inputs in a sample (tokens > 1)", lambda rule: rule.tokens > 1),
     "tokens_by_block": _rule("a token_covariance for each eigenspace", lambda rule: rule.by_block),
