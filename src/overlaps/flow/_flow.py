@@ -1,11 +1,12 @@
-"""The one right-hand side: overlaps -> covariance of the fields, and closure -> velocities of the overlaps.
+"""The right-hand side: overlaps -> covariance of the fields, and closure -> velocities of the overlaps.
 
 Packed state ``y`` (``packing``): r (K, M, L), then the upper triangle (row by row) of q (K (K + 1) / 2, L), then v if
-it is trained.  Blocks run fastest: every inner loop is one over blocks and becomes vector instructions.  Only the
-triangle is stored because an antisymmetric part of q, seeded by rounding, would grow.
+it is trained.  The index of the block is the last one: inner loops run over blocks and become vector instructions.
+Only the triangle is stored, because an antisymmetric error of q, seeded by rounding, would grow.
 """
 
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numba import types
@@ -13,28 +14,32 @@ from numba import types
 from .._base.jit import BOOL, CUBE, MATRIX, REAL, VECTOR, jit, unsigned_index
 from .._base.lazy_compilation import CALL, UNIT
 
-# Below this many blocks, loops along them are too short for vector instructions: blocks come one after the other.
-# Above, all at once.
-FEW = 4
-# Students from which loops along units, in products of matrices, are the longer ones where blocks are few.
-MANY = 20
-FLOW = types.void(
-    VECTOR, VECTOR, VECTOR, CUBE, MATRIX, MATRIX, MATRIX, VECTOR, REAL, REAL, REAL, BOOL, VECTOR, REAL
-)  # of the kernels of ``flow``, handed to integrators as first-class functions
-# Stands in place of a decay, which is never negative: each student keeps its norm, by a decay of its own
-# (``keep_norms``).
+
+class KernelChoice(NamedTuple):
+    """Sizes at which ``flow`` changes between its kernels; they affect the speed only."""
+
+    # Blocks from which loops over blocks are inner loops; fewer are too short for vector instructions.
+    min_blocks: int = 4
+    # Students from which, with fewer blocks, products of matrices over units are faster than loops over blocks.
+    min_units: int = 20
+
+
+KERNEL_CHOICE = KernelChoice()
+# Signature of the kernels of ``flow``, which integrators take as first-class functions.
+FLOW = types.void(VECTOR, VECTOR, VECTOR, CUBE, MATRIX, MATRIX, MATRIX, VECTOR, REAL, REAL, REAL, BOOL, VECTOR, REAL)
+# Value of ``decay`` for students on spheres: a decay of its own keeps the norm of each student (``keep_norms``).
 SPHERE = -1.0
 
 
 @jit(no_reference_counting=True)
 def triangle(i, j, K):
-    """Place of the entry ij in an upper triangle (K, K) stored row by row."""
+    """Index of the entry ij in an upper triangle (K, K) stored row by row."""
     return i * K - i * (i - 1) // 2 + j - i if i <= j else j * K - j * (j - 1) // 2 + i - j
 
 
 @jit(no_reference_counting=True, python=lambda x, y: np.copyto(y, x))
 def copy(x, y):
-    """Fill y with x: ``y[:] = x`` takes seconds to compile, with the text of an error that cannot occur."""
+    """Fill y with x; ``y[:] = x`` takes seconds to compile, because of the message of an error that cannot occur."""
     for l in range(y.size):
         y[l] = x[l]
 
@@ -64,7 +69,7 @@ def _mix(c, x, at, out):
 
 @jit(fast=True, no_reference_counting=True, python=_mix)
 def mix(c, x, at, out):
-    """Add sum_k c_k x[at_k : at_k + L] to ``out`` (L,): four rows at a time, because memory is what costs."""
+    """Add sum_k c_k x[at_k : at_k + L] to ``out`` (L,): four rows at a time, because memory limits the speed."""
     n, L, k = at.size, out.size, 0
     while k + 4 <= n:
         x0, x1, x2, x3 = x[at[k] :], x[at[k + 1] :], x[at[k + 2] :], x[at[k + 3] :]
@@ -103,7 +108,7 @@ def dot(x, y):
 
 @jit(no_reference_counting=True, cost=lambda y, s, K, M, *_: CALL * K * (K + M))
 def gather(y, s, K, M, trains_v, S, w):
-    """Fill the Q and R parts of S (n, n) and, when it is trained, the student part of w = (v, -v*)."""
+    """Fill Q and R in S (n, n) and, if it is trained, v in w = (v, -v*)."""
     L = s.size
     position = 0
     for k in range(K):
@@ -121,23 +126,23 @@ def gather(y, s, K, M, trains_v, S, w):
 
 @jit(inline=True, cost=lambda y, s, p, K, M, *_: CALL * K * (K + M) * (1 if p.size == s.size else s.size))
 def gather_groups(y, s, p, K, M, trains_v, S, w):
-    """As :func:`gather`; of several groups of blocks one part of S below the other: see ``group_of``."""
+    """As :func:`gather`; for several groups of blocks S is (groups n, n), one matrix below the other: ``group_of``."""
     if p.size == s.size:
         gather(y, s, K, M, trains_v, S, w)
     else:
-        gather_apart(y, s, p, K, M, trains_v, S, w)
+        gather_several(y, s, p, K, M, trains_v, S, w)
 
 
 @jit(no_reference_counting=True)
-def gather_apart(y, s, p, K, M, trains_v, S, w):
-    """:func:`gather_groups` of several."""
+def gather_several(y, s, p, K, M, trains_v, S, w):
+    """:func:`gather_groups` for two groups or more."""
     L, n, position = s.size, K + M, 0
     for k in range(K):
         for m in range(K, n):
             for at in range(0, S.shape[0], n):
                 S[at + k, m] = S[at + m, k] = 0.0
             for l in range(L):
-                # blocks of one group need not be neighbours: each entry is sent to its group's part of S
+                # blocks of one group need not be neighbours: add each entry to the matrix of its group
                 S[group_of(l, p) * n + k, m] += y[position]
                 position += 1
             for at in range(0, S.shape[0], n):
@@ -158,16 +163,16 @@ def gather_apart(y, s, p, K, M, trains_v, S, w):
 
 @jit(no_reference_counting=True)
 def group_of(l, p):
-    """The group of block l, whose A, B, C are parts one below the other; its number lies behind the weights p (L,)."""
+    """The group of block l, stored behind the weights p (L,); A, B, C of the groups are stacked one below the other."""
     return int(p[p.size // 2 + l])
 
 
 @jit(fast=True)
 def keep_norms(y, L, K, M, dy):
-    """Take mu_k r_k from dr_k and (mu_i + mu_j) q_ij from dq_ij, with the mu that keeps every sum_l q^l_kk.
+    """Subtract mu_k r_k from dr_k and (mu_i + mu_j) q_ij from dq_ij, with the mu that conserves every sum_l q^l_kk.
 
-    This is w_k <- w_k |w_k before| / |w_k| after each step: the factor is 1 - mu_k / N for N -> infinity, where the
-    squared norm of a step, C, is as large as its part along w_k.
+    This is w_k <- w_k |w_k before| / |w_k| after each step. For N -> infinity the factor is 1 - mu_k / N, to which the
+    squared norm of a step, C, contributes in the same order as its component along w_k.
     """
     at, mu = K * M * L, np.empty(K)
     for k in range(K):
@@ -175,13 +180,13 @@ def keep_norms(y, L, K, M, dy):
         for l in range(at, at + L):
             rate += dy[l]
             norm += y[l]
-        # d q_kk = rate - 2 mu q_kk summed over blocks is to vanish; the plain sum, without s, is |w_k|^2 / N
+        # choose mu so that rate - 2 mu norm = 0; the plain sum, without s, is |w_k|^2 / N
         mu[k] = rate / (2 * norm)
         at += (K - k) * L
     at = 0
     for k in range(K):
         for _ in range(M * L):
-            # r_k takes the factor of one student, q_ij those of both
+            # r_k has the factor of one student, q_ij those of both
             dy[at] -= mu[k] * y[at]
             at += 1
     for i in range(K):
@@ -193,8 +198,8 @@ def keep_norms(y, L, K, M, dy):
 
 @jit(no_reference_counting=True)
 def finish(y, L, K, M, dv, decay, decay_v, trains_v, dy):
-    """End of all kernels of the flow: the norms of students on spheres, and the second layer."""
-    # SPHERE: the flow ran without decay, the multiplier is found from the velocity it gave
+    """Last stage of all kernels of the flow: the norms of students on spheres, and the second layer."""
+    # SPHERE: dy was computed without decay; the multipliers follow from it
     if decay < 0.0:
         keep_norms(y, L, K, M, dy)
     if trains_v:
@@ -204,7 +209,7 @@ def finish(y, L, K, M, dv, decay, decay_v, trains_v, dy):
 
 
 def _seconds(y, s, p, tau, A, B, *_):
-    """Of the blocks one after the other, without compilation."""
+    """Estimated time of a kernel that loops over blocks, without compilation."""
     M, K = B.shape[1], A.shape[1]
     return UNIT * s.size * K * (M * (K + M + 3) + (K + 1) * (K + M + 3))
 
@@ -226,7 +231,7 @@ def flow_of_block(l, y, s, p, tau, A, B, C, kappa, second_order, dy, drift):
             for j in range(K):
                 d += A[k, j] * y[jm]
                 jm += row
-            # teachers that drift take their overlaps with students away: drift is in r and not in q
+            # drift of the teachers reduces r and not q
             d = s[l] * d - (kappa + drift) * y[at]
             for i in range(M):
                 d += B[k, i] * tau[i, m, l]
@@ -236,7 +241,8 @@ def flow_of_block(l, y, s, p, tau, A, B, C, kappa, second_order, dy, drift):
     for i in range(K):
         for j in range(i, K):
             d, ki, kj = 0.0, q + i * L, q + j * L
-            for k in range(K):  # down the column of a triangle to its diagonal, from there along the row
+            # ki, kj go down a column of the triangle to its diagonal, from there along the row
+            for k in range(K):
                 d += A[i, k] * y[kj]
                 d += A[j, k] * y[ki]
                 ki += (K - one - k) * L if k < i else L
@@ -255,7 +261,7 @@ def flow_of_block(l, y, s, p, tau, A, B, C, kappa, second_order, dy, drift):
 
 @jit(no_reference_counting=True, cost=_seconds)
 def flow_of_few(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
-    """The blocks of :func:`flow` one after the other, sums in the same order: faster where there are few of them."""
+    """:func:`flow` block by block, with sums in the same order: faster for few blocks."""
     for l in range(s.size):
         flow_of_block(l, y, s, p, tau, A, B, C, max(decay, 0.0), second_order, dy, drift)
     finish(y, s.size, B.shape[0], B.shape[1], dv, decay, decay_v, trains_v, dy)
@@ -263,7 +269,7 @@ def flow_of_few(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_
 
 @jit(no_reference_counting=True, cost=_seconds)
 def flow_of_groups(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
-    """:func:`flow` where each group of blocks has its own A, B, C, one below the other: see ``group_of``."""
+    """:func:`flow` with own A, B, C for each group of blocks, stacked one below the other: ``group_of``."""
     K = A.shape[1]
     for l in range(s.size):
         at = group_of(l, p) * K
@@ -274,7 +280,7 @@ def flow_of_groups(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trai
 
 @jit(fast=True, cost=lambda y, s, p, tau, A, B, *_: CALL * len(A) * (8 + 2 * (len(A) + B.shape[1])))
 def flow_of_units(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
-    """:func:`flow` as products of matrices, row by row: faster where units are many and blocks few."""
+    """:func:`flow` as products of matrices, row by row: faster for many units and few blocks."""
     L, kappa = s.size, max(decay, 0.0)
     K, M = B.shape
     first, all_tau = K * M * L, tau.reshape(tau.size)
@@ -287,12 +293,12 @@ def flow_of_units(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, train
         to_r[i], to_q[i] = i * M * L, i * K * L
         for j in range(K):
             at = first + triangle(i, j, K) * L
-            # q is needed as a full matrix of rows, of which y has the triangle
+            # expand the triangle in y to a full matrix
             copy(y[at : at + L], q[to_q[i] + j * L : to_q[i] + (j + 1) * L])
         for m in range(M):
-            at, place = to_r[i] + m * L, to_turned[m] + i * L
-            # r^T: the product B r^T then runs along memory, too
-            copy(y[at : at + L], turned[place : place + L])
+            at, to = to_r[i] + m * L, to_turned[m] + i * L
+            # r^T, so that the product B r^T runs along memory
+            copy(y[at : at + L], turned[to : to + L])
     for i in range(K):
         row, half = dy[to_r[i] : to_r[i] + M * L], h[to_q[i] : to_q[i] + K * L]
         clear(row)
@@ -300,7 +306,7 @@ def flow_of_units(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, train
         mix(A[i], y, to_r, row)
         mix(A[i], q, to_q, half)
         for l in range(L):
-            # eigenvalues are few here, entries of one eigenvalue many: the loop over units is the inner one
+            # the inner loop is over units, because there are few eigenvalues
             for m in range(l, M * L, L):
                 row[m] = s[l] * row[m] - (kappa + drift) * y[to_r[i] + m]
             for j in range(l, K * L, L):
@@ -318,8 +324,8 @@ def flow_of_units(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, train
 
 
 @cache
-def places(K):
-    """Rows of the triangle that make up a full matrix (K, K), and the entries of its upper triangle."""
+def triangle_indices(K):
+    """Indices into the stored triangle for each entry of a full matrix (K, K); row and column of each stored entry."""
     i, j = np.triu_indices(K)
     full = np.empty((K, K), np.int64)
     full[i, j] = full[j, i] = np.arange(i.size)
@@ -329,7 +335,7 @@ def places(K):
 def _flow_of_many(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
     L, kappa = s.size, max(decay, 0.0)
     K, M = B.shape
-    full, i, j = places(K)
+    full, i, j = triangle_indices(K)
     first = K * M * L
     r, q = y[:first].reshape(K, M, L), y[first : first + i.size * L].reshape(-1, L)
     d = (A @ r.reshape(K, M * L)).reshape(K, M, L)
@@ -351,7 +357,7 @@ def _flow_of_many(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, train
 
 @jit(no_reference_counting=True, python=_flow_of_many, cost=lambda y, *_: 12 * CALL + 3e-9 * y.size)
 def flow_of_many(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
-    """All blocks of :func:`flow` at once: their loop is the inner one."""
+    """:func:`flow` with inner loops over blocks."""
     L, kappa = s.size, max(decay, 0.0)
     K, M = B.shape
     first = K * M * L
@@ -387,7 +393,7 @@ def flow_of_many(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains
 
 @jit(no_reference_counting=True, cost=_seconds)
 def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
-    """Fill dy = d(r, q, v)/dalpha for given closure matrices; tau (M, M, L).
+    """Fill dy = d(r, q, v)/dalpha at the closure matrices A, B, C, dv; tau is (M, M, L).
 
     dr^l = s_l A r^l + B tau^l - (decay + drift) r^l
     dq^l = s_l (A q^l + q^l A^T) + B r^lT + r^l B^T + s_l p_l second_order C - 2 decay q^l
@@ -397,28 +403,30 @@ def flow(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, 
     ``drift`` is the rate delta of the teachers. In moments sum_l s_l^j (q^l, r^l)
     these are (4), (18), (92), (93) of Worschech and Rosenow (2024); for isotropic inputs (6) of Bocchi et al. (2026).
     """
-    # one function for Python and tests; integrators take the kernel from ``flow_for`` and compile one instead of three
-    if s.size < FEW and len(A) >= MANY:
+    # for Python and tests; integrators take one kernel from ``flow_for`` and compile it alone
+    if s.size < KERNEL_CHOICE.min_blocks and len(A) >= KERNEL_CHOICE.min_units:
         flow_of_units(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift)
-    elif s.size < FEW:
+    elif s.size < KERNEL_CHOICE.min_blocks:
         flow_of_few(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift)
     else:
         flow_of_many(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift)
 
 
 def flow_for(L, K, groups=1):
-    """The one kernel that ``flow`` calls for L blocks and K students: the others need not be compiled."""
+    """The kernel that ``flow`` calls for L blocks and K students; the others need not be compiled."""
     if groups > 1:
         return flow_of_groups
-    return flow_of_many if L >= FEW else flow_of_units if K >= MANY else flow_of_few
+    if L >= KERNEL_CHOICE.min_blocks:
+        return flow_of_many
+    return flow_of_units if K >= KERNEL_CHOICE.min_units else flow_of_few
 
 
 @jit(no_reference_counting=True, cost=lambda eps_g, S, A, B, *_: 3 * UNIT * (A.size + B.size))
 def tightening(eps_g, S, A, B, eta, sensitive, size):
-    """Factor on tolerances: 1 down to eps_g = sensitive in units of its gradient times the overlaps, then falling.
+    """Factor on tolerances: 1 down to eps_g = ``sensitive`` in units of its gradient times the overlaps, then falling.
 
-    ``size`` stands in for these units where A and B are no gradient of eps_g (eta is inf); 0 if nothing says how eps_g
-    answers to errors, and the tolerances stay.
+    If A and B are no gradient of eps_g (eta = inf), ``size`` replaces these units; for size = 0 the response of eps_g
+    to errors is unknown, and the factor is 1.
     """
     K, terms = A.shape[0], 0.0
     if eta == np.inf:
@@ -428,5 +436,5 @@ def tightening(eps_g, S, A, B, eta, sensitive, size):
             terms += 0.5 * abs(A[i, j] * S[i, j])
         for m in range(B.shape[1]):
             terms += abs(B[i, m] * S[i, K + m])
-    # the exponent above 1 lets the tolerance fall a little faster than eps_g: its relative error then falls, too
+    # the exponent above 1 makes the tolerance fall faster than eps_g, so that the relative error falls, too
     return min(max(eps_g, 0.0) / max(sensitive * terms / eta, 1e-300), 1.0) ** 1.2

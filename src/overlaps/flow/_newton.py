@@ -1,35 +1,35 @@
 """Kernels of the structured Newton solve, in the frame where A is diagonal.
 
-A is symmetric, A = V diag(a) V^T.  With r~ = V^T r, q~ = V^T q V, B~ = V^T B (the tilde is left out in the code) the
-flow at frozen closure is a set of scalar equations, and (1 - c D) x = b for its matrix D is a division per entry:
+A is symmetric, A = V diag(a) V^T.  With r~ = V^T r, q~ = V^T q V, B~ = V^T B (the code omits the tilde) the flow at
+frozen closure is a set of scalar equations, and (1 - c D) x = b for its matrix D is a division per entry:
 
     x_r,im = b_r,im / d_i,                                        d_i  = 1 - c (s_l a_i - decay - drift)
     x_q,ij = (b_q,ij + c (x_r B^T + B x_r^T)_ij) / d_ij,          d_ij = 1 - c (s_l (a_i + a_j) - 2 decay)
 
-The rest of the Jacobian, F G, has low rank: G reads g = (upper triangle of dQ, dR, dv) off the unknown, and F g is the
-flow of the closure's change dA = sum_u g_u dA/dg_u, likewise dB, dC, dv.  Then
+The remainder of the Jacobian, F G, has low rank: G maps the unknown to g = (upper triangle of dQ, dR, dv), and F g is
+the flow of the closure's change dA = sum_u g_u dA/dg_u, likewise dB, dC, dv.  Then
 
     (1 - c J) x = b:    x = P^-1 (b + c F g),    P = 1 - c D,    (1 - c G P^-1 F) g = G P^-1 b.
 
-Why this is cheap: a packed vector has L K (K + M) entries or so, and a dense matrix of that size would take minutes.
-P is a division.  Only g couples the blocks, d_g = K (K + 1) / 2 + K M (+ K) numbers, whatever L.  The matrix of g
-needs G P^-1 F; a column of F is the flow of one change dA, dB, dC, and its sums over blocks are the same sums RA, RB,
-QA, QB, QC for all columns (``moments``), contracted with that change.  So no column is ever formed: a factorisation
+Cost: a packed vector has about L K (K + M) entries, and a dense matrix of that size would take minutes.  Here P is a
+division, and only g couples the blocks: d_g = K (K + 1) / 2 + K M (+ K) numbers for any L.  The matrix of g needs
+G P^-1 F.  A column of F is the flow of one change dA, dB, dC; its sums over blocks are the sums RA, RB, QA, QB, QC
+(``moments``), the same for all columns, contracted with that change.  No column is formed, so that a factorisation
 costs O(L K^2 (K + M)), as much as one velocity, and so does a solve.
 
-Who does what.  Python (``jacobian.Rotated``) makes ``frozen`` for one Jacobian: it diagonalises A, turns the state and
-the derivatives of the closure into that frame, and keeps them for many steps.  ``factorise`` fills ``newton`` when c
-changes: the divisions 1 / d_i and 1 / d_ij, and the small matrix of g with its factors L U.  ``correct`` is one solve:
+Stages.  ``jacobian.Rotated``, in Python, makes ``frozen`` once for each Jacobian: it diagonalises A and rotates the
+state and the derivatives of the closure into that frame.  ``factorise`` fills ``newton`` when c changes: 1 / d_i,
+1 / d_ij, and the small matrix of g with its factors L U.  ``correct`` is one solve:
 
-1. ``rotate`` takes the right-hand side b into the frame (room ``x_r``, ``x_q``);
-2. ``solve_blocks`` divides, r first, because q needs it, and reads off dR, dQ: G P^-1 b;
-3. ``turn`` takes these back to the packed order of g, ``substitute`` solves the small equations;
-4. ``add_coupling`` adds P^-1 c F g, with the change of the closure along g summed once;
+1. ``rotate`` rotates the right-hand side b into the frame (work arrays ``x_r``, ``x_q``);
+2. ``solve_blocks`` divides, first r, because q depends on it, and sums up dR, dQ: G P^-1 b;
+3. ``turn`` rotates these back to the packed order of g, ``substitute`` solves the small equations;
+4. ``add_coupling`` adds P^-1 c F g, where F g is the flow of one summed change of the closure;
 5. ``rotate_back`` leaves the frame.
 
-Blocks run fastest, as in ``_flow``: every inner loop is one over eigenvalues, on rows of memory.  ``mix`` adds several
-rows at once, because memory is what costs; ``at`` says where they begin.  Both halves of q and x_q are filled, so
-that a row (i, j) can be read with either index first; packed vectors hold the triangle.
+The index of the block is the last one, as in ``_flow``: inner loops run over eigenvalues, along memory.  ``mix`` adds
+several rows at once, because memory limits the speed; ``at`` are the positions of these rows.  Both halves of q and
+x_q are filled, so that a row (i, j) can be read with either index first; packed vectors contain the triangle.
 """
 
 from typing import NamedTuple
@@ -38,12 +38,12 @@ import numpy as np
 
 from .._base.jit import CUBE, INTS, MATRIX, REAL, VECTOR, jit, typed_namedtuple
 from .._base.lazy_compilation import CALL
-from ._flow import add, clear, copy, dot, mix, places, total, triangle
+from ._flow import add, clear, copy, dot, mix, total, triangle, triangle_indices
 
 
 @typed_namedtuple
 class Eigenspaces(NamedTuple):
-    """The numbers of D: eigenvalues s (L,), weights p, teachers tau (M, M, L), and what pulls overlaps to zero."""
+    """The numbers of D: eigenvalues s (L,), weights p, teachers tau (M, M, L), decays and drift."""
 
     s: VECTOR
     p: VECTOR
@@ -55,9 +55,9 @@ class Eigenspaces(NamedTuple):
 
 @typed_namedtuple
 class Frozen(NamedTuple):
-    """J at one state, in the frame where A is diagonal; g keeps its order, so that ddv is not turned.
+    """J at one state, in the frame where A is diagonal; g is in packed order, outside the frame, so ddv is not rotated.
 
-    Made by Python once for each Jacobian, read by every factorisation and every solve.
+    Made in Python once for each Jacobian, read by every factorisation and every solve.
     """
 
     a: VECTOR  # eigenvalues of A (K,)
@@ -73,17 +73,17 @@ class Frozen(NamedTuple):
 
 @typed_namedtuple
 class Factorised(NamedTuple):
-    """1 - c J, ready to be solved with: filled by ``factorise``, read by ``correct``; it belongs to one c."""
+    """The factorised 1 - c J for one c: filled by ``factorise``, read by ``correct``."""
 
     small: MATRIX  # (d_g, d_g): factors L U of 1 - c G P^-1 F
-    rows: INTS  # the exchanges of its rows
+    rows: INTS  # the row exchanges of the factorisation
     single: MATRIX  # 1 / d_i (K, L)
     pair: MATRIX  # 1 / d_ij (K (K + 1) / 2, L)
 
 
 @typed_namedtuple
 class Equations(NamedTuple):
-    """A Newton iteration: the Jacobian, 1 - c J factorised, and room for the rotated right-hand side."""
+    """A Newton iteration: the Jacobian, 1 - c J factorised, and work arrays for the rotated right-hand side."""
 
     frozen: Frozen.type
     spaces: Eigenspaces.type
@@ -94,7 +94,7 @@ class Equations(NamedTuple):
 
 @jit(no_reference_counting=True)
 def strided(at, first, step):
-    """Fill at_k = first + k step: where the rows of a matrix begin."""
+    """Fill at_k = first + k step, the positions of the rows of a matrix."""
     for k in range(at.size):
         at[k] = first + k * step
 
@@ -102,7 +102,7 @@ def strided(at, first, step):
 def _rotate(y, V, r, q):
     K, M, L = r.shape
     first = K * M * L
-    full, i, _ = places(K)
+    full, i, _ = triangle_indices(K)
     r[:] = (V.T @ y[:first].reshape(K, M * L)).reshape(K, M, L)
     half = (V.T @ y[first : first + i.size * L].reshape(-1, L)[full].reshape(K, K * L)).reshape(K, K, L)
     q[:] = np.matmul(V.T, half)
@@ -112,7 +112,7 @@ def _rotate(y, V, r, q):
 def rotate(y, V, r, q):
     """Fill r (K, M, L) = V^T r and q (K, K, L) = V^T q V from the packed y.
 
-    ``half`` holds V^T q: one side of q is turned after the other, K operations an entry instead of K^2.
+    ``half`` is V^T q: rotating one side of q after the other takes K operations per entry instead of K^2.
     """
     K, M, L = r.shape
     half, at = np.zeros((K, K, L)), np.empty(K, np.int64)
@@ -126,19 +126,19 @@ def rotate(y, V, r, q):
             at[k] = (K * M + triangle(k, j, K)) * L
         for i in range(K):
             mix(V[:, i], y, at, half[i, j])
-    whole = half.reshape(half.size)
+    all_half = half.reshape(half.size)
     for i in range(K):
         strided(at, i * K * L, L)
         for j in range(i, K):
             clear(q[i, j])
-            mix(V[:, j], whole, at, q[i, j])
+            mix(V[:, j], all_half, at, q[i, j])
             copy(q[i, j], q[j, i])
 
 
 def _rotate_back(r, q, V, y):
     K, M, L = r.shape
     first = K * M * L
-    _, i, j = places(K)
+    _, i, j = triangle_indices(K)
     y[:first] = (V @ r.reshape(K, M * L)).ravel()
     half = (V @ q.reshape(K, K * L)).reshape(K, K, L)
     y[first : first + i.size * L] = np.matmul(V, half)[i, j].ravel()
@@ -146,13 +146,10 @@ def _rotate_back(r, q, V, y):
 
 @jit(fast=True, python=_rotate_back)
 def rotate_back(r, q, V, y):
-    """Fill the r and q parts of the packed y: the inverse of :func:`rotate`.
-
-    Only the triangle of V q V^T is made, row by row where it lies in y.
-    """
+    """Fill r and q in the packed y: the inverse of :func:`rotate`, for the triangle of V q V^T only."""
     K, M, L = r.shape
     half, at = np.zeros((K, K, L)), np.empty(K, np.int64)
-    all_r, all_q, whole = r.reshape(r.size), q.reshape(q.size), half.reshape(half.size)
+    all_r, all_q, all_half = r.reshape(r.size), q.reshape(q.size), half.reshape(half.size)
     clear(y[: L * (K * M + K * (K + 1) // 2)])
     for m in range(M):
         strided(at, m * L, M * L)
@@ -166,12 +163,12 @@ def rotate_back(r, q, V, y):
     for i in range(K):
         strided(at, i * K * L, L)
         for j in range(i, K):
-            mix(V[j], whole, at, y[position : position + L])
+            mix(V[j], all_half, at, y[position : position + L])
             position += L
 
 
 def _divide(s, a, c, decay, drift, single, pair):
-    _, i, j = places(a.size)
+    _, i, j = triangle_indices(a.size)
     single[:] = 1.0 / (1.0 - c * (a[:, None] * s - decay - drift))
     pair[:] = 1.0 / (1.0 - c * ((a[i] + a[j])[:, None] * s - 2 * decay))
 
@@ -180,8 +177,8 @@ def _divide(s, a, c, decay, drift, single, pair):
 def divide(s, a, c, decay, drift, single, pair):
     """Fill single (K, L) = 1 / d_i and pair (K (K + 1) / 2, L) = 1 / d_ij.
 
-    All d are above 1 where A contracts: c > 0 and eigenvalues a_i < 0.  Where a direction grows, a_i > 0, the error
-    control has to keep c s a_i below 1.
+    All d exceed 1 if A contracts, because c > 0 and a_i < 0.  For growing directions, a_i > 0, the error control of the
+    integrator must keep c s a_i below 1.
     """
     K, u = a.size, 0
     for i in range(K):
@@ -195,7 +192,7 @@ def divide(s, a, c, decay, drift, single, pair):
 
 def _moments(r, q, s, p, tau, B, c, single, pair, RA, RB, QA, QB, QC):
     K, M, L = r.shape
-    full = places(K)[0]
+    full = triangle_indices(K)[0]
     rB = np.matmul(B, r)
     tauB = np.matmul(B, tau)
     sd = s * single
@@ -215,15 +212,16 @@ def _moments(r, q, s, p, tau, B, c, single, pair, RA, RB, QA, QB, QC):
 
 @jit(fast=True, python=_moments)
 def moments(r, q, s, p, tau, B, c, single, pair, RA, RB, QA, QB, QC):
-    """Fill the sums over blocks that G (1 - c D)^-1 F is made of; they do not depend on the column of F.
+    """Fill the sums over blocks in G (1 - c D)^-1 F; they do not depend on the column of F.
 
     dR_im = sum_j dA_ij RA_ijm + sum_n dB_in RB_inm
     dQ_ij = h_ij + h_ji + dC_ij QC_ij,   h_ij = sum_k dA_ik QA_ijk + sum_n dB_in QB_ijn
 
-    Each is a sum over l of entries of the state with s, 1 / d_i and 1 / d_ij; rB and tauB bring in that r drives q.
+    Each is a sum over l of entries of the state with s, 1 / d_i and 1 / d_ij; rB and tauB stand for the effect of r
+    on q.
     """
     K, M, L = r.shape
-    # q is driven by r, and r by the closure: B r and B tau are the second half of QA and QB, made once for all columns
+    # r depends on the closure, and q on r: B r and B tau are the second terms of QA and QB
     rB, tauB = np.zeros((K, K, L)), np.zeros((M, K, L))
     for j in range(K):
         for m in range(M):
@@ -252,7 +250,7 @@ def moments(r, q, s, p, tau, B, c, single, pair, RA, RB, QA, QB, QC):
             for n in range(M):
                 QB[i, j, n] = dot(sij, r[j, n])
             for l in range(L):
-                # from here on the way over r: its own division by d_i comes before that by d_ij
+                # below, the effect through r: divided by d_i and by d_ij
                 x[l] *= c * di[l]
                 sij[l] *= c * di[l]
             for k in range(K):
@@ -266,7 +264,7 @@ def _solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ):
     dR[:] = x_r.sum(axis=2)
     g = np.matmul(B, x_r)
     x_q += c * (g + g.transpose(1, 0, 2))
-    x_q *= pair[places(len(x_q))[0]]
+    x_q *= pair[triangle_indices(len(x_q))[0]]
     dQ[:] = x_q @ s
 
 
@@ -274,7 +272,7 @@ def _solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ):
 def solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ):
     """Overwrite x by (1 - c D)^-1 x; fill dR = sum_l x_r (K, M), dQ = sum_l s_l x_q (K, K).
 
-    The lines of x_q are solved after those of x_r, from which their right-hand sides take c (x_r B^T + B x_r^T).
+    x_r is solved first, because c (x_r B^T + B x_r^T) is added to the right-hand side of x_q.
     """
     K, M, L = x_r.shape
     for i in range(K):
@@ -287,7 +285,7 @@ def solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ):
     for i in range(K):
         for j in range(i, K):
             row, d = x_q[i, j], pair[u]
-            # the coupling of q to r, which is solved already: the block matrix is lower triangular in (r, q)
+            # coupling of q to r, which is solved already: the block matrix is lower triangular in (r, q)
             pairs(i, j, c, B, L, at, factors)
             mix(factors, all_r, at, row)
             for l in range(L):
@@ -299,9 +297,9 @@ def solve_blocks(x_r, x_q, s, B, c, single, pair, dR, dQ):
 
 @jit(no_reference_counting=True)
 def pairs(i, j, c, B, L, at, factors):
-    """Rows of (x B^T + B x^T)_ij c: their places in an array x (K, M, L), and their factors.
+    """Rows of (x B^T + B x^T)_ij c: their positions in an array x (K, M, L), and their factors.
 
-    B may be any (K, M) matrix, dA with an array q (K, K, L), too: the entry ij is one call of ``mix`` over 2 M rows.
+    The entry ij is then one call of ``mix`` over 2 M rows. B may be any (K, M) matrix, also dA with q (K, K, L).
     """
     M = B.shape[1]
     for m in range(M):
@@ -322,7 +320,7 @@ def _add_coupling(r, q, s, p, tau, B, c, single, pair, dA, dB, dC, x_r, x_q):
     g += np.matmul(B, added)
     g = g + g.transpose(1, 0, 2)
     g += dC[:, :, None] * (p * s)
-    g *= pair[places(K)[0]]
+    g *= pair[triangle_indices(K)[0]]
     x_q += c * g
 
 
@@ -330,8 +328,8 @@ def _add_coupling(r, q, s, p, tau, B, c, single, pair, dA, dB, dC, x_r, x_q):
 def add_coupling(r, q, s, p, tau, B, c, single, pair, dA, dB, dC, x_r, x_q):
     """Add c (1 - c D)^-1 F g to x; dA, dB, dC is the change of the closure along g.
 
-    ``added`` is the part of r, c (s dA r + dB tau) / d_i.  q takes s (dA q + q dA^T + dC p) + dB r^T + r dB^T, and
-    behind it B ``added``^T and its transpose, as r drives q in D.
+    ``added`` is the change of x_r, c (s dA r + dB tau) / d_i.  The change of x_q is s (dA q + q dA^T + dC p) + dB r^T +
+    r dB^T plus B ``added``^T and its transpose, because q depends on r in D.
     """
     K, M, L = r.shape
     added, velocity = np.zeros((K, M, L)), np.empty(L)
@@ -344,7 +342,7 @@ def add_coupling(r, q, s, p, tau, B, c, single, pair, dA, dB, dC, x_r, x_q):
         strided(mt, m * L, M * L)
         for i in range(K):
             row, d, x = added[i, m], single[i], x_r[i, m]
-            # s dA r + dB tau drives r; the eigenvalues multiply the first part only, so it is finished first
+            # s dA r + dB tau: the eigenvalues multiply the first term only
             mix(dA[i], all_r, at, row)
             for l in range(L):
                 row[l] *= s[l]
@@ -355,7 +353,7 @@ def add_coupling(r, q, s, p, tau, B, c, single, pair, dA, dB, dC, x_r, x_q):
     for i in range(K):
         for j in range(i, K):
             for l in range(L):
-                # dA q and dC p share the factor s: they are added before it, dB r and B added behind it
+                # dA q and dC p have the factor s; dB r and B added follow without it
                 velocity[l] = dC[i, j] * p[l]
             pairs(i, j, 1.0, dA, L, qt, of_q)
             mix(of_q, all_q, qt, velocity)
@@ -376,7 +374,7 @@ def add_coupling(r, q, s, p, tau, B, c, single, pair, dA, dB, dC, x_r, x_q):
 def turn(V, dR, dQ, dv, g):
     """Fill g = (triangle of Q, R, v) from rotated dR (K, M) and dQ (K, K), and dv (K or 0).
 
-    The closure knows g in the packed order and outside the frame: dQ = V dQ~ V^T, dR = V dR~.
+    g is in packed order and outside the frame, as the closure takes it: dQ = V dQ~ V^T, dR = V dR~.
     """
     K, M = dR.shape
     u = 0
@@ -399,9 +397,9 @@ def turn(V, dR, dQ, dv, g):
 
 @jit(no_reference_counting=True)
 def decompose(a, rows):
-    """Overwrite a (n, n) by its factors L U, with the exchanges of rows.
+    """Overwrite a (n, n) by its factors L U, and fill ``rows`` with the row exchanges.
 
-    Gauss with the largest pivot of each column; n = d_g is 7 to some hundred, too small for LAPACK to pay in a kernel.
+    Gaussian elimination with partial pivoting; n = d_g is 7 to a few hundred, too small for LAPACK to pay in a kernel.
     """
     n = rows.size
     for k in range(n):
@@ -422,7 +420,7 @@ def decompose(a, rows):
 def substitute(a, rows, x):
     """Overwrite x (n,) by the solution of L U x, with the factors and exchanges of ``decompose``."""
     n = rows.size
-    # all exchanges first: the factors in a are already in exchanged order
+    # all exchanges first, because the factors are in exchanged order
     for k in range(n):
         x[k], x[rows[k]] = x[rows[k]], x[k]
     for k in range(n):
@@ -435,7 +433,7 @@ def substitute(a, rows, x):
 def factorise(equations, c):
     """Fill ``equations.newton`` for 1 - c J.
 
-    Column u of the small matrix is what the change u of the closure leaves in g, read off the sums of ``moments``.
+    Column u of the small matrix is the effect on g of the change u of the closure, from the sums of ``moments``.
     """
     frozen, spaces, newton = equations.frozen, equations.spaces, equations.newton
     V, r, dA, dB, dC, ddv = frozen.V, frozen.r, frozen.dA, frozen.dB, frozen.dC, frozen.ddv
@@ -455,7 +453,7 @@ def factorise(equations, c):
                 dQ[i, j] = dC[u, i, j] * QC[i, j] + dot(dA[u, i], QA[i, j]) + dot(dB[u, i], QB[i, j])
                 dQ[i, j] += dot(dA[u, j], QA[j, i]) + dot(dB[u, j], QB[j, i])
         for k in range(dv.size):
-            # v couples to nothing but the closure: its row of 1 - c D is the number 1 + c decay_v
+            # v couples to the closure only: its row of 1 - c D is the number 1 + c decay_v
             dv[k] = ddv[u, k] / (1.0 + c * decay_v)
         turn(V, dR, dQ, dv, g)
         for i in range(rows.size):
@@ -471,7 +469,8 @@ def factorise(equations, c):
 def correct(equations, c, b, x):
     """Fill x = (1 - c J)^-1 b, packed both.
 
-    The five steps at the top; v, which no block holds, is divided by 1 + c decay_v and takes its share of g directly.
+    These are the five stages listed in the module's documentation; v belongs to no block: it is divided by
+    1 + c decay_v, and the change of the closure is added to it directly.
     """
     frozen, spaces, newton = equations.frozen, equations.spaces, equations.newton
     V, B, dA, dB, dC, ddv = frozen.V, frozen.B, frozen.dA, frozen.dB, frozen.dC, frozen.ddv
@@ -485,7 +484,7 @@ def correct(equations, c, b, x):
         v[k] = b[b.size - v.size + k] / (1.0 + c * decay_v)
     turn(V, dR, dQ, v, g)
     substitute(newton.small, rows, g)
-    # F g is the flow of one change of the closure: dA, dB, dC are summed over g before any block is touched
+    # F g is the flow of one change of the closure: sum dA, dB, dC over g before the loops over blocks
     A1, B1, C1 = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K))
     for u in range(rows.size):
         for i in range(K):

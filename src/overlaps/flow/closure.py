@@ -15,8 +15,6 @@ from ..models.features import check_features
 from ..models.model import Model
 from ..models.start import check_size
 
-ONE = np.ones((1, 1))
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Closure(Immutable):
@@ -83,7 +81,7 @@ def closure(
     -------
     Closure
         ``A`` (K, K), ``B`` (K, M), ``C`` (K, K) of one sample, ``dv`` (K,), ``eps_g``; ``f`` (K,) with means. A
-        gradient flow ignores C; it is given all the same, except where integrals are taken by quadrature (nan).
+        gradient flow does not use C; C is returned all the same, or is nan if integrals are taken by quadrature.
 
     Raises
     ------
@@ -95,9 +93,9 @@ def closure(
     -----
     Exact to rounding for every pair of a student and a teacher among polynomials (``linear``, ``quadratic``,
     ``polynomial``), piecewise-linear functions with a kink at 0 (``relu``, ``leaky_relu``, ``absolute``) and error
-    functions (``erf``, and the sum that stands for ``tanh``).  Where two fields with kinks are parallel within an angle
-    eps, C is known to 1e-16 / eps.  If one of the two is an :meth:`Activation.from_function`, all is by quadrature: A,
-    B, dv and eps_g to 1e-8, C to its ``tolerance``, or refused.
+    functions (``erf``, and the sum that represents ``tanh``).  If two fields with kinks are parallel within an angle
+    eps, the error of C is 1e-16 / eps.  If one of the two is an :meth:`Activation.from_function`, all averages are
+    taken by quadrature: A, B, dv and eps_g to 1e-8, C to its ``tolerance``, or ``ValueError`` is raised.
 
     References
     ----------
@@ -133,7 +131,7 @@ def closure(
     bound = bind(model)
     if model.gradient_flow:
         if bound.by_quadrature:
-            C[...] = np.nan  # quadrature may have no affordable C
+            C[...] = np.nan  # C by quadrature may be too expensive
         else:
             bound = bind(model, second_order=True)
     eps_g = bound(S, np.concatenate([v, -model.v_star]), A, B, C, dv)
@@ -141,11 +139,11 @@ def closure(
 
 
 def _closure_of_class(model, S, v, means, label):
-    """The closure of fields with these means, as of a single class."""
+    """The closure of fields with these means: that of a single class."""
     K, M = model.K, model.M
-    rule = LearningNumbers(K, model.eta, model.eta_v, model.noise, True)
-    classes = Classes(np.ones(1), np.array([label]), ONE)
-    bound = binding.bind(model.activation, model.teacher_activation, rule, classes)
+    learning = LearningNumbers(K, model.eta, model.eta_v, model.noise, True)
+    classes = Classes(np.ones(1), np.array([label]), np.ones((1, 1)))
+    bound = binding.bind(model.activation, model.teacher_activation, learning, classes)
     rows = np.ascontiguousarray(np.block([[S, means[:, None]], [means, 0.0]]))
     w = np.concatenate([v, -model.v_star, [0.0]])
     bound.check(rows, w)
@@ -158,26 +156,26 @@ def bind(model, second_order=None):
     """The model's closure, a ``Bound``: (S, w, A, B, C, dv) -> eps_g fills the arrays A, B, C, dv."""
     if second_order is None:
         second_order = not model.gradient_flow
-    rule = LearningNumbers(model.K, model.eta, model.eta_v, model.noise, second_order)
-    return binding.bind(model.activation, model.teacher_activation, rule, model.classes)
+    learning = LearningNumbers(model.K, model.eta, model.eta_v, model.noise, second_order)
+    return binding.bind(model.activation, model.teacher_activation, learning, model.classes)
 
 
-def _rounding_of_rule(model, S, v):
-    """The same for a recorded error of any kind: its change by the rounding of the overlaps.
+def _rounding_floor_of_rule(model, S, v):
+    """``rounding_floor`` of the error that a learning rule records: its change if norms in S grow by their rounding.
 
-    That is, by machine precision, or by what S lacks to be positive, and at least machine precision times the error at
-    half the correlations.
+    The relative growth is machine precision, or twice the negative eigenvalue of S if that is larger. The result is at
+    least machine precision times the error at half the correlations.
     """
     eps, n = np.finfo(float).eps, S.shape[2]
-    parts = S.reshape(len(S), -1, n, n)
-    lacking = np.max(-np.linalg.eigvalsh(parts)[..., 0] / np.trace(parts, axis1=2, axis2=3), axis=1)
-    moved = parts * (1 + np.maximum(2 * lacking, eps)[:, None, None, None] * n * np.eye(n))
-    here, there, apart = (generalisation_error(model, x, v) for x in (S, moved.reshape(S.shape), half_correlated(S)))
-    return np.maximum(np.abs(there - here), eps * apart)
+    groups = S.reshape(len(S), -1, n, n)
+    negative = np.max(-np.linalg.eigvalsh(groups)[..., 0] / np.trace(groups, axis1=2, axis2=3), axis=1)
+    perturbed = (groups * (1 + np.maximum(2 * negative, eps)[:, None, None, None] * n * np.eye(n))).reshape(S.shape)
+    error, changed, typical = (generalisation_error(model, x, v) for x in (S, perturbed, half_correlated(S)))
+    return np.maximum(np.abs(changed - error), eps * typical)
 
 
 def check_domain(model, S, v):
-    """Refuse field covariances at which the closure is not defined, or not known accurately enough."""
+    """Raise ``ValueError`` for field covariances at which the closure is undefined or not accurate enough."""
     bind(model).check(S, np.concatenate([v, -model.v_star]))
 
 
@@ -188,9 +186,9 @@ def generalisation_error(model, S, v):
 
 
 def rounding_floor(model, S, v):
-    """Rounding error (n,) of eps_g at field covariances S (n, K + M, K + M): the size of what cancels in it."""
+    """Rounding error (n,) of eps_g at field covariances S (n, K + M, K + M): eps times the terms that cancel in it."""
     if model.rule is not None:
-        return _rounding_of_rule(model, S, v)
+        return _rounding_floor_of_rule(model, S, v)
     x, weight = gauss_hermite(40)
     if not model.n_classes:
         means, S = np.zeros((len(S), 1, S.shape[1])), S[:, None]

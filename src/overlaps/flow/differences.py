@@ -1,8 +1,8 @@
 r"""Late times of perfectly learnable problems: the same flow in the differences of students and teachers.
 
-Near the specialised fixed point eps_g is a small difference of overlaps of order one, and Q, R in float64 stop holding
-it at about 1e-16.  The overlaps of :math:`u_k = w_k - (F w^*)_k`, each student minus the teacher it has learned, hold
-any value of it.  With :math:`\tau_F = F \tau F^T` and
+Near the specialised fixed point eps_g is a small difference of overlaps of order one: below about 1e-16 Q, R in
+float64 do not resolve it.  The overlaps of :math:`u_k = w_k - (F w^*)_k`, each student minus the teacher it has
+learned, resolve any value of it.  With :math:`\tau_F = F \tau F^T` and
 
 .. math:: D^l = U P_l U^T/N, \qquad e^l = s_l\, U P_l (F W^*)^T/N, \qquad G = A + B F^{-1}
 
@@ -15,6 +15,7 @@ the flow keeps its form, (q, r, B) -> (D, e, G):
 
 from bisect import bisect
 from math import factorial, sqrt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,20 +32,27 @@ from .system import System, blocks_last, weights_of
 
 __all__ = ["DifferenceSystem", "path_nodes"]
 
-# Largest difference of a student and its teacher, relative to it, at which differences may take over. Above, eight
-# nodes leave more than rounding of the path integrals.
-FARTHEST = 0.3
-ROUNDING = 1e-16  # aimed at by the number of nodes of the path integrals
-MOST_NODES = 8
-# Size x of the differences below which they count as this: D is of order x^2, and its square would leave the range of
-# float64.
-SMALLEST = 1e-100
-DIFFERENCE = 1e-4  # step of the differences of the closure, in units of x
-# Differences below are not turned into a new frame, which is known to 1e-16 and would add more than it takes away.
-LEAST_TURN = 1e-12
-# Fall of eps_g relative to x^2 that calls for a new frame. Above, at most two digits have cancelled; below, eps_g would
-# lose more of them until the next.
-AWAY = 0.01
+
+class DifferenceOptions(NamedTuple):
+    """Tunable numbers of the flow in differences of students and teachers."""
+
+    # Largest difference of a student and its teacher, relative to the teacher, at the transition: up to it the largest
+    # number of nodes gives path integrals to rounding.
+    max_difference: float = 0.3
+    # Relative error of the path integrals that sets their number of nodes, and the largest number.
+    path_tol: float = 1e-16
+    max_nodes: int = 8
+    # Smaller sizes x of the differences are replaced by this: D is of order x^2, and its square would underflow.
+    min_size: float = 1e-100
+    # Step of the finite differences of the closure, in units of x: their error is its square, plus 1e-16 over it.
+    step: float = 1e-4
+    # Smaller differences are not rotated into a new frame: its own rounding, 1e-16, would change them.
+    min_rotation_size: float = 1e-12
+    # Decrease of eps_g relative to x^2 after which a new frame is chosen: eps_g loses two digits. A tenth: three.
+    max_cancellation: float = 0.01
+
+
+DIFFERENCES = DifferenceOptions()
 
 
 def path_nodes(sigma):
@@ -55,7 +63,7 @@ def path_nodes(sigma):
 
     .. math:: \frac{(n!)^4}{(2n + 1)\,((2n)!)^3}\, ((2n - 1)!!)^2\, \sigma^{2n}
 
-    and the smallest n that takes it below 1e-16 is chosen: 1 node below 5e-8, 2 to 5e-4, 3 to 0.01, 5 to 0.1.
+    The smallest n for which it is below 1e-16 is chosen: 1 node below 5e-8, 2 up to 5e-4, 3 up to 0.01, 5 up to 0.1.
 
     Parameters
     ----------
@@ -65,7 +73,7 @@ def path_nodes(sigma):
     Returns
     -------
     t, weight : ndarray, shape (n,)
-        Nodes and weights; at most 8, which serve sigma up to 0.3.
+        Nodes and weights; at most 8, which suffice for sigma up to 0.3.
 
     Notes
     -----
@@ -77,7 +85,7 @@ def path_nodes(sigma):
     >>> [path_nodes(sigma)[0].size for sigma in (1e-9, 1e-3, 0.1)]
     [1, 3, 5]
     """
-    return legendre(bisect(_LARGEST_SIGMA, sigma) + 1)
+    return legendre(bisect(_MAX_SIGMA, sigma) + 1)
 
 
 def _path_error(n):
@@ -85,37 +93,38 @@ def _path_error(n):
     return factorial(n) ** 4 / ((2 * n + 1) * factorial(2 * n) ** 3) * double**2
 
 
-_LARGEST_SIGMA = [(ROUNDING / _path_error(n)) ** (0.5 / n) for n in range(1, MOST_NODES)]
+# largest sigma for 1, 2, ... nodes
+_MAX_SIGMA = [(DIFFERENCES.path_tol / _path_error(n)) ** (0.5 / n) for n in range(1, DIFFERENCES.max_nodes)]
 
 
 class DifferenceSystem(System):
-    r"""Flow of the overlaps of the differences: what ``integrate`` takes in place of a System.
+    r"""Flow of the overlaps of the differences, for ``integrate`` in place of a System.
 
-    Packed as a System, with e in the place of r and D in the place of q. With the size x of the differences,
-    :math:`x^2 = \sum_l s_l\, \mathrm{tr} D^l`, e falls like x and D like x^2: tolerances are relative to these
-    (:meth:`unit`), so that one pair of them serves down to any eps_g.
+    The vector y is packed as that of a System, with e in place of r and D in place of q. With the size x of the
+    differences, :math:`x^2 = \sum_l s_l\, \mathrm{tr} D^l`, e decreases like x and D like x^2. Tolerances are relative
+    to these (:meth:`unit`), so that the same tolerances can be used down to any eps_g.
 
     Parameters
     ----------
     model : Model
         The learning problem.
     start : State
-        Order parameters at the handover.
+        Order parameters at the transition.
     frame : array_like, shape (K, M), optional
-        F of :func:`~overlaps.flow.late_transition.can_transition`, which chooses it by default
-        (up to relative differences of 0.3).
+        F of :func:`~overlaps.flow.late_transition.can_transition`, which chooses it by default, for relative
+        differences up to 0.3.
 
     Raises
     ------
     ValueError
-        The setting has no specialised fixed point that can be followed
+        There is no specialised fixed point that can be followed
         (:func:`~overlaps.flow.late_transition.can_transition`).
 
     Notes
     -----
-    Exact up to the path integrals, whose nodes are chosen for rounding accuracy (:func:`path_nodes`).  eps_g inherits
-    the relative error that the handover left (:func:`~overlaps.flow.late_transition.transition_error`) and about
-    2 rtol ``|log x|`` from the integration.
+    Exact up to the path integrals, which are accurate to rounding (:func:`path_nodes`).  The relative error of eps_g is
+    that of the transition (:func:`~overlaps.flow.late_transition.transition_error`) plus about 2 rtol ``|log x|`` from
+    the integration.
 
     Examples
     --------
@@ -134,7 +143,7 @@ class DifferenceSystem(System):
     def __init__(self, model, start, frame=None, evaluator=None):
         start = start.on(model)
         if frame is None:
-            frame, reason = can_transition(model, start, near=FARTHEST)
+            frame, reason = can_transition(model, start, max_difference=DIFFERENCES.max_difference)
         else:
             reason = unfit(model, start)
             frame = None if reason else check.array("frame", frame, (model.K, model.M))
@@ -164,14 +173,14 @@ class DifferenceSystem(System):
         self.power = np.concatenate([np.ones(L * K * K), np.full(L * K * (K + 1) // 2, 2.0)])
 
     def no_jacobian_reason(self):
-        """Never any: only smooth units are followed by their differences."""
+        """Empty: all units with differences are smooth."""
         return ""
 
     def pack(self, state):
-        """State -> y.  The only place where numbers of order one are subtracted."""
+        """State -> y: the only subtraction of numbers of order one."""
         s, inverse = self._eigenvalues()
         crossed = state.r @ self.frame.T
-        # blocks without variance do not learn and are not seen: their differences are left out
+        # blocks without variance do not change and do not affect the fields: their differences are omitted
         e = np.where(s > 0, crossed - self.tau * inverse, 0.0)
         D = np.where(s > 0, state.q - (crossed + crossed.swapaxes(1, 2)) * inverse + self.tau * inverse**2, 0.0)
         return self._packed(D, e)
@@ -191,10 +200,10 @@ class DifferenceSystem(System):
         """(system, y) in the frame that is closest to the students at y; (self, y) unless the model is quadratic.
 
         With two or more units the fixed points of a quadratic network form a continuum, and learning ends at a distance
-        from the frame chosen at the handover: what is left of x cancels in eps_g, which has digits while it is far
-        above rtol x^2.  A new frame every decade or two keeps it there.
+        from the frame that was chosen at the transition.  This distance x cancels in eps_g, which is accurate only far
+        above rtol x^2.  A new frame every decade or two preserves its accuracy.
         """
-        if self.model.activation.code != QUADRATIC or self.size(y) < LEAST_TURN:
+        if self.model.activation.code != QUADRATIC or self.size(y) < DIFFERENCES.min_rotation_size:
             return self, y
         K = self.model.K
         self.close(y)
@@ -202,7 +211,7 @@ class DifferenceSystem(System):
         rotation = quadratic_frame(self.start.v, self.start.v, self.Z[K:, K:] + self.x * self.Z[:K, K:])
         if rotation is None:
             return self, y
-        turn = rotation - np.eye(K)  # u - turn a: small numbers minus small numbers
+        turn = rotation - np.eye(K)  # the new differences u - turn a: small numbers minus small numbers
         _, inverse = self._eigenvalues()
         crossed = turn @ e.swapaxes(1, 2) * inverse
         D = D - crossed - crossed.swapaxes(1, 2) + turn @ self.tau @ turn.T * inverse**2
@@ -210,18 +219,21 @@ class DifferenceSystem(System):
         return system, system._packed(D, (e - turn @ self.tau * inverse) @ rotation.T)
 
     def drifted(self, y):
-        """Test whether later students stand so far from the frame that eps_g loses digits; None if no other serves."""
-        least = AWAY * self.close(y) / max(self.size(y), SMALLEST) ** 2
+        """Function of a later y: whether students are so far from the frame that eps_g loses digits.
+
+        None if there is no better frame.
+        """
+        least = DIFFERENCES.max_cancellation * self.close(y) / max(self.size(y), DIFFERENCES.min_size) ** 2
         if self.model.K == 1 or least <= 0 or self.realigned(y)[0] is self:
             return None
         return lambda later: self.close(later) < least * self.size(later) ** 2
 
     def tightening(self, y):
-        """1: eps_g is as large as its terms."""
+        """1, because nothing cancels in eps_g."""
         return 1.0
 
     def change_of_eps_g(self, dy):
-        """0: the error of the differences, which are small themselves, is the error of eps_g already."""
+        """0, because the error control of the differences controls the error of eps_g already."""
         return 0.0
 
     def size(self, y):
@@ -229,8 +241,8 @@ class DifferenceSystem(System):
         return np.sqrt(np.maximum(y @ self.variance, 0.0))
 
     def unit(self, y):
-        """Natural size of the entries of y, x for e and x^2 for D: what tolerances are relative to."""
-        return np.maximum(self.size(y), SMALLEST) ** self.power
+        """Scale of the entries of y, to which tolerances are relative: x for e and x^2 for D."""
+        return np.maximum(self.size(y), DIFFERENCES.min_size) ** self.power
 
     def differences(self, y):
         """Overlaps of the differences at y (..., size): D (..., L, K, K), plain, and e (..., L, K, K), times s_l."""
@@ -249,8 +261,8 @@ class DifferenceSystem(System):
         """Evaluate the closure at y into the work arrays; return eps_g."""
         K = self.model.K
         gather(y, self.s, K, K, False, self.Z, self.w)
-        self.x = max(float(self.size(y)), SMALLEST)
-        # in units of x all entries are of order one, whatever eps_g is: the closure never meets 1e-200
+        self.x = max(float(self.size(y)), DIFFERENCES.min_size)
+        # in units of x all entries of the closure are of order one, at any eps_g
         self.Z[:K, :K] /= self.x**2
         self.Z[:K, K:] /= self.x
         self.Z[K:, :K] /= self.x
@@ -265,7 +277,8 @@ class DifferenceSystem(System):
     def derivatives(self, exact=False):
         """Derivatives of A, G / x, C / x^2 and dv with respect to the upper triangle of E[d d^T], and to E[d a^T].
 
-        In units of x, by central differences where ``close`` was called last: good to 1e-8, for Newton's iteration.
+        In units of x, by central differences at the y of the last ``close``: accurate to 1e-8, enough for Newton's
+        iteration.
         """
         K = self.model.K
         pairs = [*zip(*map(list, self.packing.upper), strict=True), *((k, K + m) for k in range(K) for m in range(K))]
@@ -275,12 +288,12 @@ class DifferenceSystem(System):
             self._closure(Z, *values)
             return values
 
-        steps = DIFFERENCE, 0.0
+        steps = DIFFERENCES.step, 0.0
         return *central_differences(arrays, self.Z, self.w, pairs, steps, SECOND_ORDER), np.zeros((len(pairs), K))
 
     @property
-    def S(self):  # follows from Z, x and the frame
-        """Covariance of (lambda, nu) at the last evaluation, as System.S."""
+    def S(self):
+        """Covariance of (lambda, nu) at the last evaluation, as System.S; computed from Z, x and the frame."""
         K, x = self.model.K, self.x
         dd, da, aa = self.Z[:K, :K], self.Z[:K, K:], self.Z[K:, K:]
         R = (aa + x * da) @ self.inverse.T
@@ -293,18 +306,17 @@ class DifferenceSystem(System):
         return np.maximum([self.close(row) for row in y.reshape(-1, y.shape[-1])], 0.0).reshape(y.shape[:-1])
 
     def eps_floor(self, y):
-        """Size (...) below which ``eps_g`` at y (..., size) is rounding.
+        """Estimated size (...) below which ``eps_g`` at y (..., size) is rounding.
 
-        Machine precision times ``(sum_k |v_k| sqrt(E[g'_k^2] E[d_k^2]))^2``, an estimate. It matters for quadratic
-        units, which are learned up to a rotation: what is left of the differences cancels in eps_g.
+        This is machine precision times ``(sum_k |v_k| sqrt(E[g'_k^2] E[d_k^2]))^2``. It matters for quadratic units,
+        which are learned up to a rotation: differences that remain at late times cancel in eps_g.
         """
         D, _ = self.differences(y)
         x, weight = gauss_hermite(40)
         slopes = self.model.activation.dg(np.sqrt(np.diag(self.Z)[self.model.K :])[:, None] * x)
         gains = np.abs(self.start.v) * np.sqrt(np.square(slopes) @ weight)
-        # each difference seen through the slope of its unit, as the output sees it
         variances = np.einsum("l,...lkk->...k", self.model.spectrum.s, D)
-        size = np.sqrt(np.maximum(variances, SMALLEST**2 / np.finfo(float).eps)) @ gains
+        size = np.sqrt(np.maximum(variances, DIFFERENCES.min_size**2 / np.finfo(float).eps)) @ gains
         return np.finfo(float).eps * size**2
 
     def rhs(self, alpha, y):

@@ -1,8 +1,8 @@
 """The Jacobian of the flow: dense, as an operator, or factorised for Newton's iteration.
 
 The flow is linear in the overlaps at frozen closure, and linear in the closure at frozen overlaps.  Its Jacobian is
-therefore the flow itself, called twice: J = D + F G, where D is the flow at frozen closure without its sources, G reads
-g = (Q, R, v) off the packed vector, and column u of F is the flow driven by dA/du, dB/du, dC/du, d(dv)/du.
+therefore made of calls of the flow itself: J = D + F G.  D is the flow at frozen closure without its sources, G maps
+the packed vector to g = (Q, R, v), and column u of F is the flow with dA/du, dB/du, dC/du, d(dv)/du as its closure.
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from ._newton import Eigenspaces, Equations, Factorised, Frozen, correct, factor
 
 __all__ = ["Equations", "Jacobian", "jacobian", "jacobian_of"]
 
-# Step of differences of sixth order, in units of the largest overlap. A hundred times smaller it would show rounding
-# (1e-16 / step), ten times larger the seventh derivative.
-STEP = 1e-3
+# Step of differences of sixth order, relative to the largest overlap. Rounding contributes 1e-16 / step, which doubles
+# if it is halved; the truncation error is of order step^6.
+DIFFERENCE_STEP = 1e-3
 
 
 class Rotated:
-    """J in the frame where A is diagonal, as arrays that the kernels of ``_newton`` take."""
+    """J in the frame where A is diagonal, as arrays for the kernels of ``_newton``."""
 
     def __init__(self, system, y, A, B, changes):
         L, K, M = self.shape = system.shape
@@ -63,13 +63,13 @@ class NewtonMatrix:
 
 
 class Jacobian:
-    """J = D + F G of the packed right-hand side at y, in units of the overlaps' size (1, but for differences).
+    """J = D + F G of the packed right-hand side at y, in units of ``system.unit`` (1, except for differences).
 
-    ``exact`` demands every digit of the closure's derivatives and raises ``ValueError`` where there are none
-    (:func:`overlaps.linearise`); an implicit integrator takes what there is.
+    ``exact`` requires derivatives of the closure to rounding and raises ``ValueError`` if they do not exist
+    (:func:`overlaps.linearise`); an implicit integrator accepts approximate ones.
     """
 
-    __array_ufunc__ = None  # a NumPy number c leaves c * J to __rmul__
+    __array_ufunc__ = None  # makes NumPy numbers c use __rmul__ for c * J
 
     def __init__(self, system, y, *, exact=True):
         self.system = system
@@ -82,21 +82,21 @@ class Jacobian:
 
     @cached_property
     def F(self):
-        """Velocities (n, d_g) that the response of the closure causes."""
+        """Velocities (n, d_g) due to the response of the closure."""
         return np.array([self.system.velocity(self.y, *change) for change in zip(*self.changes, strict=True)]).T
 
     @cached_property
     def G(self):
-        """Reads the closure's arguments (d_g, n) off the packed vector."""
+        """Matrix (d_g, n) from the packed vector to the closure's arguments."""
         return self.system.packing.reading(self.system.model.spectrum.s)
 
     def frozen(self, dy):
         """D dy: the flow without its sources."""
         system, K = self.system, len(self.A)
-        driving = self.A, self.B, np.zeros((K, K)), np.zeros_like(system.dv)
+        closure = self.A, self.B, np.zeros((K, K)), np.zeros_like(system.dv)
         decays = max(system.decay, 0.0), system.decay_v, system.model.drift
         return system.velocity(
-            np.ascontiguousarray(dy, float), *driving, decays, second_order=0.0, source=np.zeros_like(system.source)
+            np.ascontiguousarray(dy, float), *closure, decays, second_order=0.0, source=np.zeros_like(system.source)
         )
 
     @property
@@ -108,17 +108,17 @@ class Jacobian:
         return 2 * (frozen + max(system.decay, 0.0) + system.model.drift) + system.decay_v + response
 
     def dense(self):
-        """The whole matrix (n, n)."""
+        """The matrix (n, n)."""
         J = self.F @ self.G
         L, entries = self.system.shape[0], self.system.packing.entries
         blocks = np.arange(entries * L).reshape(entries, L)
-        for entry in blocks:  # blocks do not mix: one entry in all of them at once
+        for entry in blocks:  # D does not couple blocks: one entry in all of them at once
             unit = np.zeros(len(J))
             unit[entry] = 1.0
             J[blocks, entry] += self.frozen(unit)[blocks]
         v = np.arange(entries * L, len(J))
         J[v, v] -= self.system.decay_v
-        return J if self.sphere is None else self.sphere.kept(J, np.eye(len(J)))
+        return J if self.sphere is None else self.sphere.projected(J, np.eye(len(J)))
 
     def operator(self):
         """The same as a LinearOperator, O(L) per product."""
@@ -126,18 +126,18 @@ class Jacobian:
         def product(dy):
             dy = dy.ravel()
             change = self.frozen(dy) + self.F @ (self.G @ dy)
-            return change if self.sphere is None else self.sphere.kept(change[:, None], dy[:, None])[:, 0]
+            return change if self.sphere is None else self.sphere.projected(change[:, None], dy[:, None])[:, 0]
 
         return LinearOperator((self.y.size,) * 2, matvec=product, dtype=float)
 
     @cached_property
     def rotated(self):
-        """Everything in the frame where A is diagonal, where D is diagonal."""
+        """J in the frame where A is diagonal, in which D is diagonal, too."""
         return Rotated(self.system, self.y, self.A, self.B, self.changes)
 
     def factorised(self, c):
         """1 - c J, with a method ``solve``; O(L) in time and memory."""
-        # on spheres no frame makes the Jacobian diagonal
+        # refuses spheres, because no frame makes the Jacobian diagonal there
         check_features(METHODS[0], self.system.model)
         return NewtonMatrix(self.rotated, self.unit, c)
 
@@ -146,9 +146,9 @@ class Jacobian:
 
 
 class _Sphere:
-    """Derivative of ``keep_norms`` at a point: dy -= (sum_k mu_k[f] W_k) y, mu_k[f] = (n_k read off f) / (2 n_k).
+    """Derivative of ``keep_norms`` at a point: dy -= (sum_k mu_k[f] W_k) y, mu_k[f] = n_k(f) / (2 n_k(y)).
 
-    W_k counts how often student k enters an overlap; ``reads`` (K, n) reads the norms n_k off a packed vector.
+    W_k counts how often student k enters an overlap; ``reads`` (K, n) maps a packed vector to the norms n_k.
     """
 
     def __init__(self, jacobian, system):
@@ -162,13 +162,13 @@ class _Sphere:
         noise = system.second_order * spectrum.mean * np.diag(system.C) / 2
         self.mu = (np.sum(A * S[:K, :K], axis=1) + np.sum(B * S[:K, K:], axis=1) + noise) / self.norms
 
-    def kept(self, change, dy):
-        """Changes (n, m) of the velocity on spheres, from ``change`` (n, m) of the free one along dy (n, m)."""
+    def projected(self, change, dy):
+        """Changes (n, m) of the velocity on spheres along dy (n, m), from those without the constraint, ``change``."""
         dmu = (self.reads @ change / 2 - self.mu[:, None] * (self.reads @ dy)) / self.norms[:, None]
         return change - self.W.T @ dmu * self.y[:, None] - (self.W.T @ self.mu)[:, None] * dy
 
     def back(self, y):
-        """Y with every student scaled back to the norm that it has here."""
+        """Y with every student scaled to its norm at the point of the Jacobian."""
         return y * np.exp(self.W.T @ np.log(self.norms / (self.reads @ y)) / 2)
 
 
@@ -184,19 +184,19 @@ class _Scaled:
 
 
 class DifferencedJacobian:
-    """The Jacobian of the right-hand side by differences of sixth order, for several groups of blocks."""
+    """The Jacobian of the right-hand side by differences of sixth order, for two or more groups of blocks."""
 
     sphere = None
 
     def __init__(self, system, y):
-        h, unit = STEP * max(np.max(np.abs(y)), 1e-300), np.eye(y.size)
+        h, unit = DIFFERENCE_STEP * max(np.max(np.abs(y)), 1e-300), np.eye(y.size)
         stencil = [(j * sign, c * sign / h) for j, c in ((1, 3 / 4), (2, -3 / 20), (3, 1 / 60)) for sign in (1, -1)]
         columns = [sum(c * system.rhs(0.0, y + j * h * e) for j, c in stencil) for e in unit]
         self.matrix = np.array(columns).T
         system.close(y)
 
     def dense(self):
-        """The whole matrix (n, n)."""
+        """The matrix (n, n)."""
         return self.matrix
 
     @property
@@ -206,7 +206,7 @@ class DifferencedJacobian:
 
 
 def jacobian_of(system, y):
-    """The Jacobian of a system at y: structured, or by differences where groups have no structured one."""
+    """The Jacobian of a system at y: structured, or by differences if there are several groups of blocks."""
     return DifferencedJacobian(system, y) if system.groups > 1 else Jacobian(system, y)
 
 
@@ -214,6 +214,6 @@ def jacobian(system, y):
     """Dense Jacobian (n, n) of ``system.rhs`` at the packed order parameters y.
 
     Exact for erf, linear, quadratic and relu students; by finite differences of the closure for other activations.
-    Raises ``ValueError`` where the closure has no derivative (aligned relu units, see :func:`overlaps.linearise`).
+    Raises ``ValueError`` if the closure has no derivative (aligned relu units, see :func:`overlaps.linearise`).
     """
     return Jacobian(system, y).dense()

@@ -1,4 +1,6 @@
-"""Handing over to the differences of students and teachers: when, and which student has learned which teacher."""
+"""Transition to the differences of students and teachers: when, and which student has learned which teacher."""
+
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -7,17 +9,25 @@ from ..gaussian.two_point import LINEAR, QUADRATIC
 
 __all__ = ["can_transition", "transition_error", "quadratic_frame", "reproduces", "unfit"]
 
-PROBES = np.array([0.3, 1.7])  # where odd functions are told from others
-# Standard deviation of lambda_k - a_k, relative to min(1, std of a_k). Below, differences take over; above, students
-# may still change the teacher that they learn.
-NEAR = 0.1
-# Relative error of eps_g that the subtraction at the handover leaves. Above, nothing worth following is left, and Q and
-# R go on.
-MAX_TRANSITION_ERROR = 0.01
+
+class TransitionOptions(NamedTuple):
+    """Tunable numbers of the transition."""
+
+    # Standard deviation of lambda_k - a_k, relative to min(1, std of a_k), below which the transition is made. Above
+    # it, students may still change the teacher that they learn; empirical.
+    max_difference: float = 0.1
+    # Largest relative error of eps_g due to the subtraction at the transition. If it is larger, the differences are
+    # dominated by rounding already, and the run continues with Q and R.
+    max_error: float = 0.01
+    # Points at which g(-x) = -g(x) is checked.
+    parity_points: tuple[float, ...] = (0.3, 1.7)
 
 
-def can_transition(model, state, *, near=NEAR):
-    """Frame F (K, M) in which every student has nearly learned its teacher, and a sentence; (None, reason) without one.
+TRANSITION = TransitionOptions()
+
+
+def can_transition(model, state, *, max_difference=TRANSITION.max_difference):
+    """Frame F (K, M) in which every student has nearly learned its teacher, and a sentence; else (None, reason).
 
     The fields of the teachers in this frame are a = F nu, and sum_k v_k g(a_k) is the teacher's output.  F is a
     permutation with signs, from the assignment that maximises the correlations of students and teachers; quadratic
@@ -29,8 +39,9 @@ def can_transition(model, state, *, near=NEAR):
         The learning problem.
     state : State
         Order parameters; bound to the model or not.
-    near : float
-        Largest standard deviation of lambda_k - a_k, relative to min(1, std of a_k), that counts as learned.
+    max_difference : float
+        Largest standard deviation of lambda_k - a_k, relative to min(1, std of a_k), for which a student has learned
+        its teacher.
 
     Returns
     -------
@@ -38,9 +49,10 @@ def can_transition(model, state, *, near=NEAR):
 
     Notes
     -----
-    Exact requirements: K = M, one activation (erf, linear or quadratic) on both sides, student output weights fixed and
-    equal to the teacher's, no label noise, no weight decay, no drift, a teacher that acts on x.  relu is refused: its
-    closure is not smooth where students and teachers are aligned, so path integrals do not converge there.
+    Requirements: K = M, the same activation (erf, linear or quadratic) of students and teachers, student output weights
+    that are fixed and equal to the teacher's, no label noise, no weight decay, no drift, a teacher that acts on x.
+    relu is not supported: its closure is not smooth where students and teachers are aligned, so path integrals do not
+    converge there.
 
     Examples
     --------
@@ -54,7 +66,7 @@ def can_transition(model, state, *, near=NEAR):
     >>> can_transition(model, ov.State.from_overlaps(model, Q=np.eye(2), R=0 * swap, T=np.eye(2)))[0] is None
     True
     """
-    state = state.on(model) if state.s is None else state  # checking it again would take most of the time
+    state = state.on(model) if state.s is None else state  # a bound state is not checked again, which would be slow
     reason = unfit(model, state)
     if reason:
         return None, reason
@@ -64,18 +76,19 @@ def can_transition(model, state, *, near=NEAR):
     variances = _variances(state, frame)
     T = np.diag(frame @ state.T @ frame.T)
     largest = np.sqrt(np.max(variances / np.maximum(np.minimum(T, 1.0), 1e-300)))
-    if largest > near:
-        return None, f"not every student has specialised: the largest relative difference is {largest:.2g} > {near}."
-    if transition_error(state, frame) > MAX_TRANSITION_ERROR:
+    if largest > max_difference:
+        reason = f"not every student has specialised: the largest relative difference is {largest:.2g}"
+        return None, f"{reason} > {max_difference}."
+    if transition_error(state, frame) > TRANSITION.max_error:
         return None, "students and teachers are equal up to the rounding of Q and R."
     return frame, f"students and teachers differ by {largest:.2g} at most."
 
 
 def transition_error(state, frame):
-    """Relative error of x^2 = sum_k E[(lambda_k - a_k)^2] that float64 overlaps leave: about 1e-16 tr(Q + T) / x^2.
+    """Relative error of x^2 = sum_k E[(lambda_k - a_k)^2] due to rounding of the overlaps: about 1e-16 tr(Q + T) / x^2.
 
-    The integration of Q and R adds its own: the error that it has made in them, over x^2.  Both fall with the size of
-    the differences, so that an early handover is the accurate one.
+    The integration of Q and R adds its own error in them, divided by x^2.  Both are smaller for larger differences, so
+    that an early transition is more accurate.
 
     Parameters
     ----------
@@ -91,15 +104,15 @@ def transition_error(state, frame):
 
     Notes
     -----
-    Heuristic: the size of what cancels, times half a unit of rounding.
+    Heuristic: the size of the terms that cancel, times half a unit of rounding.
 
     Examples
     --------
     >>> import numpy as np, overlaps as ov
     >>> from overlaps.flow.late_transition import transition_error
     >>> model = ov.committee_machine(1, 1, eta=0.5)
-    >>> near, nearer = (ov.State.from_overlaps(model, Q=[[1.0]], R=[[1 - x]], T=[[1.0]]) for x in (1e-2, 1e-6))
-    >>> bool(transition_error(near, np.eye(1)) < 1e-13 < transition_error(nearer, np.eye(1)))
+    >>> early, late = (ov.State.from_overlaps(model, Q=[[1.0]], R=[[1 - x]], T=[[1.0]]) for x in (1e-2, 1e-6))
+    >>> bool(transition_error(early, np.eye(1)) < 1e-13 < transition_error(late, np.eye(1)))
     True
     """
     rounded = np.trace(state.Q) + 2 * np.abs(np.sum(frame * state.R)) + np.trace(frame @ state.T @ frame.T)
@@ -108,7 +121,7 @@ def transition_error(state, frame):
 
 
 def _variances(state, frame):
-    """E[(lambda_k - a_k)^2] (K,), a = F nu; zero where rounding makes it negative."""
+    """E[(lambda_k - a_k)^2] (K,), a = F nu; zero if rounding makes it negative."""
     crossed = state.R @ frame.T
     return np.maximum(np.diag(state.Q - crossed - crossed.T + frame @ state.T @ frame.T), 0.0)
 
@@ -151,7 +164,7 @@ def unfit(model, state):
 
 
 def _frame(model, state):
-    """(F, sentence) or (None, reason): a frame in which the teacher is sum_k v_k g((F nu)_k)."""
+    """A frame F in which the teacher is sum_k v_k g((F nu)_k): (F, sentence) or (None, reason)."""
     v, v_star, R = state.v, model.v_star, state.R
     if model.activation.code == QUADRATIC:
         frame = quadratic_frame(v, v_star, R)
@@ -172,9 +185,9 @@ def reproduces(model, v, frame):
         return np.allclose(frame.T * v @ frame, np.diag(model.v_star), rtol=0, atol=1e-14 * np.abs(v).max())
     linear = model.activation.code == LINEAR
     units = linear or (np.all(np.isin(frame, (-1, 0, 1))) and np.all(np.abs(frame).sum(axis=1) == 1))
-    g = model.activation.g
-    if not linear and np.any(frame < 0) and not np.array_equal(g(-PROBES), -g(PROBES)):
-        return False  # a student opposite to its teacher has learned nothing
+    g, x = model.activation.g, np.array(TRANSITION.parity_points)
+    if not linear and np.any(frame < 0) and not np.array_equal(g(-x), -g(x)):
+        return False  # a student opposite to its teacher equals it for odd activations only
     return units and np.allclose(v @ frame, model.v_star, rtol=1e-15, atol=0)
 
 

@@ -1,4 +1,4 @@
-"""The flow of tasks mixed in one step, and of inputs whose variances change: a mean of flows, each with factors."""
+"""The flow of tasks mixed in one step, and of inputs whose variances change: a weighted mean of flows."""
 
 import numpy as np
 
@@ -12,26 +12,27 @@ __all__ = ["MixedClosure", "MixedSystem", "is_mixed"]
 
 
 def _worst(name):
-    """Property that is the largest of the parts': of sentences one, if there is any."""
-    return property(lambda self: max(getattr(part, name) for part in self.parts))
+    """Property that is the largest one of the tasks; of messages, one that is not empty if there is any."""
+    return property(lambda self: max(getattr(closure, name) for closure in self.closures))
 
 
 class MixedClosure(Bound):
-    """Mean closure of tasks with ``shares``; w = (v, static rows), v of all of them one after the other if they differ.
+    """Mean of the closures of tasks, weighted by ``shares``.
 
-    Where S (n (K + M), K + M) has a part for each task, A, B, C have, too, and are not averaged. The decay of the
-    second layer is part of dv: heads of their own forget in their own samples. ``slopes`` are minus the gradients of
-    the mean error by S and v.
+    w = (v, static rows); with ``heads`` v contains the second layers of all tasks, one after the other. If the
+    covariances of the tasks differ, S is (n (K + M), K + M), one matrix below the other, and so are A, B, C, which are
+    then not averaged. The decay of the second layer is included in dv, because each head decays in the samples of its
+    own task. ``slopes`` are minus the gradients of the mean error by S and v.
     """
 
     def __init__(self, model):
         self.model, self.tasks = model, model.tasks
-        self.parts = [bind(task) for task in self.tasks]
-        first = self.parts[0]
+        self.closures = [bind(task) for task in self.tasks]
+        first = self.closures[0]
         super().__init__(first.student, first.teacher, first.rule)
-        self.kinked, self.by_quadrature = first.kinked, any(part.by_quadrature for part in self.parts)
+        self.kinked, self.by_quadrature = first.kinked, any(x.by_quadrature for x in self.closures)
         self.separate = isinstance(model, Mixed) and model.heads is not None
-        self.shares, self.decay_factor = np.ones(1), 1.0  # factor of a schedule on decay
+        self.shares, self.decay_factor = np.ones(1), 1.0  # decay_factor is that of a schedule on weight_decay
         self.slopes = None
 
     error, chance, accuracy, averaging_error, message = map(
@@ -40,92 +41,93 @@ class MixedClosure(Bound):
 
     @property
     def gradient_rate(self):
-        """As of each part: a rule of learning need not descend the error."""
-        return self.parts[0].gradient_rate
+        """That of each task; inf for a learning rule, which need not descend the error."""
+        return self.closures[0].gradient_rate
 
     def error_size(self, S, w):
-        """As of its part: rules of learning stand alone, under a schedule of the eigenvalues."""
-        return self.parts[0].error_size(S, w)
+        """That of the only task: learning rules cannot be mixed, but their eigenvalues may change by a schedule."""
+        return self.closures[0].error_size(S, w)
 
     def error_at(self, S, w):
-        """The mean of the error that a rule records."""
-        return self.parts[0].error_at(S, w)
+        """The mean error that a learning rule records."""
+        return self.closures[0].error_at(S, w)
 
     def split(self, S, w):
-        """(part, task, where its readout lies, S and w as it takes them) of each task."""
-        K, n = self.rule.K, len(self.parts)
+        """(closure, task, slice of its second layer in v, its S, its w) of each task."""
+        K, n = self.rule.K, len(self.closures)
         f = S.shape[1]
-        for i, (part, task) in enumerate(zip(self.parts, self.tasks, strict=True)):
+        for i, (closure, task) in enumerate(zip(self.closures, self.tasks, strict=True)):
             readout = slice(i * K, (i + 1) * K) if self.separate else slice(0, K)
-            block = np.ascontiguousarray(S[i * f : (i + 1) * f]) if len(S) == n * f else S
-            yield part, task, readout, block, np.concatenate([w[readout], task.second_layers])
+            own = np.ascontiguousarray(S[i * f : (i + 1) * f]) if len(S) == n * f else S
+            yield closure, task, readout, own, np.concatenate([w[readout], task.second_layers])
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return the mean error."""
-        K, stacked, eps_g = self.rule.K, len(A) > self.rule.K or len(self.parts) == 1, 0.0
+        K, stacked, eps_g = self.rule.K, len(A) > self.rule.K or len(self.closures) == 1, 0.0
         dv[:] = 0.0
         for x in (A, B, C):
             x[:] = 0.0
         gradient, self.slopes = np.zeros_like(dv), []
-        for i, (part, task, readout, S_i, w_i) in enumerate(self.split(S, w)):
-            share = self.shares[i]
-            if share == 0.0 and not stacked:
+        for i, (closure, task, readout, S_i, w_i) in enumerate(self.split(S, w)):
+            weight = self.shares[i]
+            if weight == 0.0 and not stacked:
                 self.slopes.append((0.0 * A, 0.0 * B))
                 continue
             a, b, c, d = np.zeros((K, K)), np.zeros(B[:K].shape), np.zeros((K, K)), np.zeros(K)
-            eps_g += share * part(S_i, w_i, a, b, c, d)
+            eps_g += weight * closure(S_i, w_i, a, b, c, d)
             rows = slice(i * K, (i + 1) * K) if stacked else slice(0, K)
-            scale = 1.0 if stacked else share
+            scale = 1.0 if stacked else weight
             for x, of_task in ((A, a), (B, b), (C, c)):
                 x[rows] += scale * of_task
-            self.slopes.append((share / task.eta * a, share / task.eta * b))
+            self.slopes.append((weight / task.eta * a, weight / task.eta * b))
             if task.trains_v:
-                gradient[readout] += share / task.eta_v * d
-            dv[readout] += share * (d - self._forgetting(task) * w_i[:K])
+                gradient[readout] += weight / task.eta_v * d
+            dv[readout] += weight * (d - self._decay_v(task) * w_i[:K])
         self.slopes.append(gradient)
         return eps_g
 
-    def _forgetting(self, task):
+    def _decay_v(self, task):
         return self.decay_factor * task.eta_v * task.weight_decay[1]
 
     def check(self, S, w):
-        """Raise ``ValueError`` where the closure of a task is not defined, or not known."""
-        for part, _, _, S_i, w_i in self.split(S, w):
-            part.check(S_i, w_i)
+        """Raise ``ValueError`` if the closure of a task is undefined or not accurate enough."""
+        for closure, _, _, S_i, w_i in self.split(S, w):
+            closure.check(S_i, w_i)
 
     def no_jacobian_reason(self, S, least=1e-5):
         """Why there are no derivatives at S, or an empty string."""
-        return next((x for part in self.parts if (x := part.no_jacobian_reason(S[: S.shape[1]], least))), "")
+        S = S[: S.shape[1]]
+        return next((x for closure in self.closures if (x := closure.no_jacobian_reason(S, least))), "")
 
     def derivatives(self, S, w, *, exact):
-        """Mean of the tasks' derivatives along (triangle of Q, R, v); each head is driven by its own."""
+        """Mean of the tasks' derivatives along (triangle of Q, R, v); each head depends on its own task only."""
         K, M = self.rule.K, S.shape[1] - self.rule.K
         first, V = K * (K + 1) // 2 + K * M, len(w) - M
         total = tuple(np.zeros((first + V, *shape)) for shape in ((K, K), (K, M), (K, K), (V,)))
-        for share, (part, task, readout, S_i, w_i) in zip(self.shares, self.split(S, w), strict=True):
-            *changes, ddv = part.derivatives(S_i, w_i, exact=exact)
+        for weight, (closure, task, readout, S_i, w_i) in zip(self.shares, self.split(S, w), strict=True):
+            *changes, ddv = closure.derivatives(S_i, w_i, exact=exact)
             rows = np.r_[0:first, first + np.arange(V)[readout]]
             for x, of_task in zip(total, changes, strict=False):
-                x[rows] += share * of_task
-            ddv[first:] -= self._forgetting(task) * np.eye(K)
-            total[3][np.ix_(rows, np.arange(V)[readout])] += share * ddv
+                x[rows] += weight * of_task
+            ddv[first:] -= self._decay_v(task) * np.eye(K)
+            total[3][np.ix_(rows, np.arange(V)[readout])] += weight * ddv
         return total
 
     def scale_noise(self, factor):
-        """Take ``factor`` times the label noise of each task."""
-        for part, task in zip(self.parts, self.tasks, strict=True):
-            part.set_noise(factor * task.noise)
+        """Set ``factor`` times the label noise of each task."""
+        for closure, task in zip(self.closures, self.tasks, strict=True):
+            closure.set_noise(factor * task.noise)
 
 
 class MixedSystem(System):
-    """As ``System``, for tasks of a :class:`overlaps.Mixed` and for eigenvalues under a schedule, in Python.
+    """``System`` for tasks of a :class:`overlaps.Mixed` and for eigenvalues with a schedule; it runs in Python.
 
-    ``varying`` are the factors (n, L) on the eigenvalues, by task, or None where all have those of the first. Every
-    array keeps the units of the first task's: what a task adds to block l is then u_l times its flow.
+    ``varying`` are the factors u (n, L) on the eigenvalues for each task, or None if all tasks have those of the first.
+    All arrays are in units of the first task's eigenvalues. A task therefore contributes u_l times its flow to block l.
     """
 
     kernel = None
-    held: np.ndarray | None = None  # shares in place of those of the time
+    held: np.ndarray | None = None  # fixed shares, in place of those at each time
 
     def __init__(self, model, start, evaluator=None, duplicate_units=None, *, keep_psd=False):
         self.etas = np.array([task.eta for task in model.tasks])
@@ -145,7 +147,7 @@ class MixedSystem(System):
         return (LowRankClosure if isinstance(self.model, LowRank) else MixedClosure)(self.model)
 
     def at(self, alpha):
-        """Take shares and factors at alpha."""
+        """Set the shares, the factors and the decay at alpha."""
         super().at(alpha)
         model, closure, evaluator = self.model, self.closure, self.evaluator
         t = min(alpha, self.edge)
@@ -159,7 +161,7 @@ class MixedSystem(System):
         closure.decay_factor, self.decay_v = decay, 0.0
 
     def state(self, y, alpha=0.0):
-        """As of any system; a schedule's factors on the eigenvalues are those of the time."""
+        """``System.state``, with the factors of the schedule on the eigenvalues at alpha."""
         state, evaluator = super().state(y, alpha), self.evaluator
         changing = evaluator is not None and evaluator.variances is not None
         return state.under(evaluator.variances(np.array([alpha]))[0]) if changing else state
@@ -168,7 +170,7 @@ class MixedSystem(System):
         self.closure.scale_noise(factor)
 
     def _vary(self, u):
-        """Take factors u (n, L) on the eigenvalues: fields of teachers have other covariances."""
+        """Set factors u (n, L) on the eigenvalues, and the covariances of the teacher fields that follow from them."""
         if not np.all(np.isfinite(u) & (u >= 0)):
             self.refusal = f"the schedule gives the factors {u.tolist()} on s; expected finite ones >= 0."
             u = np.full_like(u, np.nan)
@@ -177,17 +179,17 @@ class MixedSystem(System):
         self.varying, self.S.reshape(len(u), K + M, K + M)[:, K:, K:] = u, T
 
     def _gather(self, y, S, w):
-        """Fill what the closure sees of packed overlaps, or of a change of them."""
+        """Fill the closure's arguments S and w from packed overlaps, or from a change of them."""
         L, K, M = self.shape
         for i in range(self.groups):
-            block = S[i * (K + M) : (i + 1) * (K + M)]
+            own = S[i * (K + M) : (i + 1) * (K + M)]
             scaled = y if self.varying is None else (y[: self.first].reshape(-1, L) * self.varying[i]).ravel()
-            gather(scaled, self.s, K, M, False, block, w)
+            gather(scaled, self.s, K, M, False, own, w)
         if self.model.trains_v:
             w[: self.dv.size] = y[self.first :]
 
     def velocity(self, y, A, B, C, dv, decays=(0.0, 0.0, 0.0), *, second_order=None, source=None):
-        """As of any system; of tasks with eigenvalues of their own, A, B, C stand one below the other."""
+        """``System.velocity``; A, B, C of tasks with different eigenvalues are stacked one below the other."""
         (L, K, M), end, (decay, decay_v, drift) = self.shape, self.first, decays
         kernel, dy = flow_for(L, K), np.empty(y.size)
         constants = self.s, self.p, self.source if source is None else source
@@ -195,13 +197,13 @@ class MixedSystem(System):
         if self.varying is None:
             kernel(y, *constants, A, B, C, dv, decay, 0.0, *rest, dy, drift)
         else:
-            part, crossed = np.empty_like(dy), K * M * L
-            kappa = max(decay, 0.0)  # spheres are kept below, where all tasks have driven the students
+            of_task, crossed = np.empty_like(dy), K * M * L
+            kappa = max(decay, 0.0)  # ``finish`` below keeps norms on spheres, after all tasks were added
             dy[:crossed], dy[crossed:end] = -(kappa + drift) * y[:crossed], -2 * kappa * y[crossed:end]
-            for i, (share, u) in enumerate(zip(self.closure.shares, self.varying, strict=True)):
+            for i, (weight, u) in enumerate(zip(self.closure.shares, self.varying, strict=True)):
                 closure = (x[i * K : (i + 1) * K] for x in (A, B, C))
-                kernel(y, *constants, *closure, dv, 0.0, 0.0, *rest, part, 0.0)
-                dy[:end] += share * (part[:end].reshape(-1, L) * u).ravel()
+                kernel(y, *constants, *closure, dv, 0.0, 0.0, *rest, of_task, 0.0)
+                dy[:end] += weight * (of_task[:end].reshape(-1, L) * u).ravel()
             finish(y, L, K, M, dv, decay, 0.0, False, dy)
         if self.model.trains_v:
             dy[end:] = dv - decay_v * y[end:]
@@ -209,31 +211,31 @@ class MixedSystem(System):
 
     def rounding(self):
         """Rounding error of the mean error at the last evaluation."""
-        parts, K = self.closure.split(self.S, self.w), self.model.K
-        floors = [rounding_floor(task, S[None], w[None, :K])[0] for _, task, _, S, w in parts]
+        tasks, K = self.closure.split(self.S, self.w), self.model.K
+        floors = [rounding_floor(task, S[None], w[None, :K])[0] for _, task, _, S, w in tasks]
         return float(self.closure.shares @ floors)
 
     @property
     def slopes(self):
-        """As of any system; of tasks with eigenvalues of their own one below the other."""
+        """``System.slopes``; those of tasks with different eigenvalues are stacked one below the other."""
         *slopes, gradient = self.closure.slopes
         together = sum if self.varying is None else np.concatenate
         return *map(together, zip(*slopes, strict=True)), gradient, 1.0, 1.0
 
     @property
     def explicit(self):
-        """Whether there is no structured Jacobian here."""
+        """Whether there is no structured Jacobian."""
         return self.varying is not None or isinstance(self.model, LowRank)
 
     def no_jacobian_reason(self):
-        """Why there is no structured Jacobian here, or an empty string."""
+        """Why there is no structured Jacobian, or an empty string."""
         return (
             "eigenvalues differ between tasks or change" if self.varying is not None else super().no_jacobian_reason()
         )
 
 
 class LowRankClosure(MixedClosure):
-    """The closure of a network as it drives directions of its students; w = (amplitudes a, second layers)."""
+    """The closure of a network, for the trained directions of its students; w = (amplitudes a, second layers)."""
 
     def __init__(self, model):
         super().__init__(model.model)
@@ -241,18 +243,18 @@ class LowRankClosure(MixedClosure):
         self.rule = self.rule._replace(K=model.rank)
 
     def _adapted(self, S, w):
-        """(a, places of the network's fields among all, covariance of its fields)."""
+        """(a, map P from all fields to the network's, covariance of the network's fields)."""
         model = self.model
         a = w[: model.model.K * model.rank].reshape(-1, model.rank)
         P = model.places(a)
         return a, P, np.ascontiguousarray(P @ S @ P.T)
 
     def __call__(self, S, w, A, B, C, dv):
-        """Fill A, B, C of the directions and the velocity of a; return the error."""
+        """Fill A, B, C of the directions, and dv with the velocity of a; return the error."""
         base, (a, P, fields) = self.model.model, self._adapted(S, w)
         K, rank = a.shape
         A0, B0, C0, rest = np.zeros((K, K)), np.zeros((K, base.M)), np.zeros((K, K)), np.zeros(K)
-        eps_g = self.parts[0](fields, np.concatenate([base.v, -base.v_star]), A0, B0, C0, rest)
+        eps_g = self.closures[0](fields, np.concatenate([base.v, -base.v_star]), A0, B0, C0, rest)
         AB = np.concatenate([A0, B0], axis=1)
         A[:], B[:], C[:] = a.T @ A0 @ a, a.T @ AB, a.T @ C0 @ a
         pull = (AB @ (P @ S)[:, :rank]).ravel() / base.eta  # minus the gradient of the error by a
@@ -261,15 +263,15 @@ class LowRankClosure(MixedClosure):
         return eps_g
 
     def check(self, S, w):
-        """Raise ``ValueError`` where the network's closure is not defined."""
+        """Raise ``ValueError`` if the network's closure is not defined."""
         base = self.model.model
-        self.parts[0].check(self._adapted(S, w)[2], np.concatenate([base.v, -base.v_star]))
+        self.closures[0].check(self._adapted(S, w)[2], np.concatenate([base.v, -base.v_star]))
 
     def no_jacobian_reason(self, S, least=0.0):
-        """No derivatives: steps are explicit."""
+        """Why there are no derivatives."""
         return "directions of low rank have no structured Jacobian"
 
 
 def is_mixed(model, evaluator=None):
-    """Whether the flow of a model belongs to a :class:`MixedSystem`."""
+    """Whether a model needs a :class:`MixedSystem`."""
     return isinstance(model, Mixed | LowRank) or (evaluator is not None and evaluator.variances is not None)

@@ -1,4 +1,4 @@
-"""Order parameters in one vector: the only place that knows its layout, beside the kernels."""
+"""Layout of the order parameters in one vector; outside the kernels no other module depends on it."""
 
 import numpy as np
 
@@ -6,9 +6,9 @@ import numpy as np
 class Packing:
     """Layout of y = r (K, M, L), the upper triangle of q (K (K + 1) / 2, L), and v (K,) where it is trained.
 
-    Blocks run fastest.  ``entries`` is the number of rows of length L, ``size`` the length of the vector, ``upper`` the
-    indices of the triangle.  The arguments of the closure, g = (triangle of Q, R, v), come in this order.  ``readouts``
-    is the size of v, where tasks have one of their own.
+    The index of the block is the last one.  ``entries`` is the number of rows of length L, ``size`` the length of the
+    vector, ``upper`` the indices of the triangle.  The arguments of the closure are g = (triangle of Q, R, v), in this
+    order.  ``readouts`` is the size of v, if each task has its own.
     """
 
     def __init__(self, L, K, M, trains_v, readouts=None):
@@ -43,18 +43,18 @@ class Packing:
 
     @property
     def summed(self):
-        """Layout of the sums over blocks (Q, R, v), as of one block."""
+        """Layout of the sums over blocks (Q, R, v): that of one block."""
         return Packing(1, *self.shape[1:], self.trains_v, self.readouts)
 
     def sums(self, y, s):
-        """Y (size,) -> Q, R, v in the layout ``summed``, block after block: compiled loops add in the same order."""
+        """Y (size,) -> Q, R, v in the layout ``summed``; blocks are added in the order of the compiled loops."""
         L = len(s)
         rows = y[: L * self.entries].reshape(self.entries, L).copy()
         rows[self.crossed :] *= s
         return np.concatenate([np.cumsum(rows, axis=1)[:, -1], y[L * self.entries :]])
 
     def reading(self, s):
-        """The same as a matrix G (d_g, size)."""
+        """The matrix G (d_g, size) with ``arguments(y, s)`` = G y."""
         L, d = len(s), self.entries + self.size - len(s) * self.entries
         G = np.zeros((d, self.size))
         G[: self.triangle, L * self.crossed : L * self.entries] = np.kron(np.eye(self.triangle), s)

@@ -1,12 +1,12 @@
-"""The flow of many states side by side: ``_flow`` and ``velocity`` with one more index, the last, which counts states.
+"""The flow of SIMD_WIDTH states at once: ``_flow`` and ``velocity`` with one more index, the last, which is the state.
 
 ``numbers`` (7, SIMD_WIDTH) are eta, eta_v, noise^2, decay, decay_v, the factor on C, and drift: ``learning_numbers``.
 """
 
 from typing import NamedTuple
 
+# The fields of a typed tuple are annotated with numba's types.
 # mypy: disable-error-code="valid-type"
-# fields of a typed tuple are annotated with numba's types
 import numpy as np
 from numba import types
 
@@ -14,12 +14,16 @@ from .._base.jit import CUBE, MATRIX, REAL, VECTOR, jit, typed_namedtuple
 from ..activations.bound import SIMD_WIDTH
 from ._flow import add, clear, copy, triangle
 
-NUMBERS = 7
+N_LEARNING_NUMBERS = 7
+NUMBERS = N_LEARNING_NUMBERS
 
 
 @typed_namedtuple
 class SimdWork(NamedTuple):
-    """The closure where the lanes are, and room; SIMD_WIDTH stand behind the shapes below."""
+    """Arguments and results of the closure of SIMD_WIDTH states, and work arrays.
+
+    Shapes in the comments omit the last axis, of size SIMD_WIDTH.
+    """
 
     S: CUBE  # (n, n) covariance of the fields
     w: MATRIX  # (n,) second layers
@@ -39,18 +43,18 @@ class SimdWork(NamedTuple):
 
 def learning_numbers(rates):
     """The numbers (b, 7) of rates (b, .) = eta, eta_v, noise, decay, decay_v, second_order, drift, ..."""
-    numbers = np.array(rates[:, :NUMBERS])
+    numbers = np.array(rates[:, :N_LEARNING_NUMBERS])
     numbers[:, 2] **= 2
     numbers[:, 5] *= numbers[:, 0] ** 2
     return numbers
 
 
 def simd_work(K, M, L, size):
-    """Arrays for the closure, and the rows (S, w, s, p, tau, numbers, y) that a trajectory brings: views of the first.
+    """(work, rows, numbers, y): work arrays, and views of ``rows``, the array that a new trajectory overwrites.
 
-    The array of the rows, and their parts numbers (7, SIMD_WIDTH) and y (size, SIMD_WIDTH), come with it.
+    ``rows`` contains S, w, s, p, tau of ``work``, then ``numbers`` (7, SIMD_WIDTH) and ``y`` (size, SIMD_WIDTH).
     """
-    n, edges = K + M, np.cumsum([(K + M) ** 2, K + M, L, L, M * M * L, NUMBERS, size])
+    n, edges = K + M, np.cumsum([(K + M) ** 2, K + M, L, L, M * M * L, N_LEARNING_NUMBERS, size])
     rows, square = np.zeros((edges[-1], SIMD_WIDTH)), np.zeros((3, n, n, SIMD_WIDTH))
     S, w, s, p, tau, numbers, y = np.split(rows, edges[:-1])
     work = SimdWork(
@@ -71,7 +75,7 @@ def add_product(x, y, out):
 
 @jit(fast=True, no_reference_counting=True)
 def gather(y, s, K, trains_v, S, w):
-    """Fill the parts Q and R of S, and the student part of w where it is trained."""
+    """Fill Q and R in S, and v in w if it is trained."""
     n, L, at = len(S), len(s), 0
     for i in range(2 * K):
         k, crossed = i % K, i < K
@@ -106,7 +110,7 @@ def overlaps_of_block(y, b, K, work):
 
 @jit(fast=True, no_reference_counting=True)
 def flow(y, K, trains_v, work, numbers, dy):
-    """As ``_flow.flow``, where the closure is at learning rate one: G = (s H_KK, H_KM) Z gives dr = -eta G and dq."""
+    """As ``_flow.flow``, with the closure at learning rate one: dr = -eta G and dq follow from G = (s H_KK, H_KM) Z."""
     Z, G, C, n, L = work.Z, work.G, work.C, len(work.S), len(work.s)
     eta, eta_v, _, decay, decay_v, second, drift = numbers
     for b in range(L):
@@ -139,7 +143,7 @@ def flow(y, K, trains_v, work, numbers, dy):
 
 @jit(fast=True, no_reference_counting=True)
 def change_of_eps_g(dy, K, trains_v, work, change):
-    """First-order change of eps_g by a change dy of the overlaps, where the closure was evaluated."""
+    """First-order change of eps_g by a change dy of the overlaps, at the last evaluation of the closure."""
     gather(dy, work.s, K, trains_v, work.dS, work.dw)
     clear(change)
     for i in range(K):
@@ -156,7 +160,7 @@ def change_of_eps_g(dy, K, trains_v, work, change):
 
 @jit(fast=True, no_reference_counting=True)
 def terms_of_eps_g(K, work, rate, terms):
-    """Sums of sizes: of H_KK, and of what H contributes to eps_g."""
+    """Sums of absolute values: ``rate`` of H_KK, ``terms`` of the terms of H in eps_g."""
     clear(rate)
     clear(terms)
     for i in range(K):

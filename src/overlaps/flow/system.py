@@ -1,4 +1,4 @@
-"""A model on a start as an ordinary differential equation in one packed vector, and the protocol of such systems."""
+"""A model on a start as an ordinary differential equation in one packed vector, and the interface of such systems."""
 
 from functools import cached_property
 from typing import Any
@@ -11,43 +11,56 @@ from ._flow import SPHERE, flow_for, gather, gather_groups, tightening
 from .closure import bind, rounding_floor
 from .packing import Packing
 from .psd import PSDProjection, singular
-from .velocity import VANISHED, Constants, Work
+from .velocity import ERROR_ROUNDING, Constants, Work
 
 
 class System:
-    """dy/dalpha = rhs(alpha, y) for the packed order parameters; keeps all work arrays.
+    """dy/dalpha = rhs(alpha, y) for the packed order parameters, with its work arrays.
 
-    This is the protocol that integrators, the stability analysis and late times rely on.  A system in other variables
-    (differences, moments) is a subclass that answers to the same calls:
+    Integrators and the stability analysis use the interface below.  A system in other variables (differences, moments)
+    is a subclass that implements it.
 
-    1. ``pack(state) -> y`` and ``unpack(y) -> q, r, v``, ``state(y, alpha) -> State``: y may have leading axes in
-       ``unpack``.
-    2. ``close(y) -> eps_g`` evaluates the closure at y into ``S, w, A, B, C, dv``.
-    3. ``rhs(alpha, y) -> dy``, with ``eps_g`` of the last call.
-    4. ``derivatives(exact) -> dA, dB, dC, ddv`` with respect to (triangle of Q, R, v) where ``close`` was called last.
-    5. ``change_of_eps_g(dy)``: first-order change of eps_g there, what an error dy of the overlaps costs.
-    6. ``unit(y)``: natural size of the entries of y, to which absolute tolerances are relative; 1 for overlaps.
-    7. ``tightening(y)``: factor <= 1 on the tolerances that keeps eps_g as accurate as the overlaps; it falls below
-       eps_g = ``sensitive`` in natural units. ``shares``: parts (n,) of the absolute tolerance for the entries of y.
-    8. ``kernel``: the compiled closure where this very flow is to be stepped in compiled code, or None.
-    9. ``packing`` (layout of y), ``source`` (M, M, L) = tau, ``second_order``, ``decay``, ``decay_v``: what the kernels
-       of the flow take beside the closure.
-    10. ``enter(alpha) -> whether the flow jumps there`` and ``at(alpha)``: the numbers of the flow at a time, where a
-       ``pace`` changes them. The closure is bound at the numbers of the model and never scaled; ``drive`` is.
+    Order parameters:
+
+    * ``pack(state) -> y``, ``unpack(y) -> q, r, v`` (y may have leading axes), ``state(y, alpha) -> State``;
+      ``packing`` is the layout of y.
+    * ``close(y) -> eps_g`` evaluates the closure at y: it fills the arguments ``S, w`` and the results ``A, B, C, dv``.
+    * ``rhs(alpha, y) -> dy`` is the velocity; the attribute ``eps_g`` is set to the error at y.
+
+    At the y of the last ``close``:
+
+    * ``derivatives(exact) -> dA, dB, dC, ddv`` of the closure with respect to (triangle of Q, R, v).
+    * ``change_of_eps_g(dy)``, the first-order change of eps_g by an error dy of the overlaps.
+
+    Tolerances:
+
+    * ``unit(y)``, the scale of the entries of y, to which absolute tolerances are relative; 1 for overlaps.
+    * ``tightening(y)``, a factor <= 1 on the tolerances that keeps eps_g as accurate as the overlaps. It falls when
+      eps_g is below ``sensitive``, in units of its gradient times the overlaps.
+    * ``tolerance_fractions`` (n,), factors on the absolute tolerance for the entries of y.
+
+    Compiled code and schedules:
+
+    * ``kernel``, the compiled closure if this flow can be integrated in compiled code, else None.
+    * ``source`` (M, M, L) = tau, ``second_order``, ``decay``, ``decay_v``, the arguments of the kernels of the flow
+      besides the closure.
+    * ``enter(alpha)`` begins a segment between two knots of the schedule; it returns whether the flow jumps at alpha.
+    * ``at(alpha)`` sets the numbers of the flow at a time. The closure is always evaluated at the numbers of the model;
+      ``scaled`` multiplies its results by the factors of the schedule.
     """
 
     evaluator: Any = None
-    edge: float = np.inf
+    edge: float = np.inf  # end of the current segment between knots
     u = u_v = 1.0
-    groups = 1  # of blocks, each with its own A, B, C
-    psd: PSDProjection | None = None  # to be kept to at every step, where the start is on its boundary
-    refusal = ""  # of a factor that is none, met on the way
+    groups = 1  # number of groups of blocks with their own A, B, C
+    psd: PSDProjection | None = None  # the projection after every step, if the start is singular
+    refusal = ""  # why the schedule is invalid at a time, if it is
 
     def __init__(self, model, start, evaluator=None, duplicate_units: Any = None, *, keep_psd=False):
         self.model, self.start, self.evaluator, self.duplicate_units = model, start, evaluator, duplicate_units
         static = model.second_layers
         K, M, L = model.K, static.size, model.spectrum.L
-        self.shape = L, K, M  # of static rows: teachers, and the centroids of inputs in classes
+        self.shape = L, K, M  # M static rows: teachers, and the centroids of inputs in classes
         self.packing = Packing(L, K, M, model.trains_v, start.v.size)
         self.s, self.p = weights_of(model)
         *_, self.decay, self.decay_v, self.second_order = rates(model)
@@ -57,7 +70,7 @@ class System:
         if keep_psd and singular(self.S, K, duplicate_units):
             self.psd = PSDProjection(self)
         self.closure = self._bound()
-        self._evaluate = self.closure.__call__  # found once: finding it takes a tenth of a small closure
+        self._evaluate = self.closure.__call__  # the lookup would take a tenth of the time of a small closure
         G = self.groups = len(self.S) // (K + M)
         self.A, self.B, self.C = np.zeros((G * K, K)), np.zeros((G * K, M)), np.zeros((G * K, K))
         self.dv = np.zeros(start.v.size)
@@ -71,16 +84,16 @@ class System:
         self.closure.set_noise(self.model.noise * factor)
 
     def enter(self, alpha):
-        """Begin the segment between knots of the pace that contains alpha; whether the flow jumps there."""
+        """Begin the segment between knots of the schedule that contains alpha; return whether the flow jumps there."""
         if self.evaluator is None:
             return False
         later = self.evaluator.knots[self.evaluator.knots > alpha]
-        # a trial stage at the end of a segment must not see the value after the jump
+        # stages at the end of a segment must be evaluated before the jump
         self.edge = np.nextafter(later[0], -np.inf) if later.size else np.inf
         return alpha in self.evaluator.jumps
 
     def at(self, alpha):
-        """Take the numbers of the flow at alpha: factors u of A, B and u_v of dv, decays and the weight of C."""
+        """Set the numbers of the flow at alpha: factors u of A, B and u_v of dv, decays and the weight of C."""
         if self.evaluator is None:
             return
         model = self.model
@@ -95,7 +108,7 @@ class System:
             self._set_noise(noise)
 
     def scaled(self, A, B, C, dv):
-        """Closure, or a change of it, as it drives the flow at this time; C is scaled by ``second_order``."""
+        """Closure, or a change of it, times the factors of the schedule; C is scaled by ``second_order`` instead."""
         return (A, B, C, dv) if self.evaluator is None else (self.u * A, self.u * B, C, self.u_v * dv)
 
     @cached_property
@@ -104,9 +117,10 @@ class System:
         return flow_for(*self.shape[:2], self.groups)
 
     def velocity(self, y, A, B, C, dv, decays=(0.0, 0.0, 0.0), *, second_order=None, source=None):
-        """Velocity (n,) of the packed y (n,) that A, B, C, dv drive; ``decays`` of students and of v, and the drift.
+        """Velocity (n,) of the packed y (n,) for given A, B, C, dv.
 
-        ``second_order`` and ``source`` in place of those of the system.
+        ``decays`` are those of students and of v, and the drift; ``second_order`` and ``source`` are the system's by
+        default.
         """
         second_order = self.second_order if second_order is None else second_order
         source, dy = self.source if source is None else source, np.empty(y.size)
@@ -116,7 +130,7 @@ class System:
 
     @property
     def constants(self):
-        """The numbers of the flow at the rates of the model, as compiled code takes them."""
+        """The numbers of the flow at the rates of the model, for compiled code."""
         model, source = self.model, np.array(self.source)
         eta, eta_v, noise, decay, decay_v, second_order = rates(model)
         return Constants(
@@ -127,20 +141,21 @@ class System:
 
     @cached_property
     def error_size(self):
-        """Size of what cancels in eps_g at the start, where A and B do not give its gradient; 0 elsewhere."""
+        """Size of the terms that cancel in eps_g at the start, if A and B are not its gradient; otherwise 0."""
         model, start = self.model, self.start
         w = np.concatenate([np.ravel(start.v), model.second_layers])
-        ruled = self.closure.gradient_rate == np.inf
-        return max(self.closure.error_size(model.field_covariance(start), w), 0.0) if ruled else 0.0
+        if self.closure.gradient_rate < np.inf:
+            return 0.0
+        return max(self.closure.error_size(model.field_covariance(start), w), 0.0)
 
     @property
     def work(self):
-        """The work arrays, with the parameters that the closure has now behind w, as compiled code takes them."""
+        """The work arrays for compiled code; the current parameters of the closure follow w."""
         return Work(self.S, self.closure.extended(self.w), self.A, self.B, self.C, self.dv, self.dS, self.dw)
 
     @property
     def kernel(self):
-        """The closure as compiled code takes it; one by quadrature is ready after its first evaluation."""
+        """The closure for compiled code; a closure by quadrature is available after its first evaluation."""
         evaluator = self.evaluator
         steppable = self.duplicate_units is None and (evaluator is None or not evaluator.program.functions)
         return self.closure.compiled if steppable else None
@@ -167,12 +182,12 @@ class System:
         return self._with_v(self.packing.summed.unpack(y))
 
     def close_sums(self, y):
-        """As ``close``, at sums over blocks."""
+        """``close``, at sums over blocks."""
         gather(y, np.ones(1), *self.shape[1:], self.model.trains_v, self.S, self.w)
         return self._evaluate(self.S, self.w, self.A, self.B, self.C, self.dv)
 
     def unit(self, y):
-        """Natural size of the entries of y: what tolerances are relative to."""
+        """Scale of the entries of y, to which tolerances are relative."""
         return 1.0
 
     def state(self, y, alpha=0.0):
@@ -183,7 +198,7 @@ class System:
         return State(q=q, v=v, alpha=alpha, **self.model.split_rows(r), **constant)
 
     def _gather(self, y, S, w):
-        """Fill what the closure sees of packed overlaps, or of a change of them."""
+        """Fill the closure's arguments S and w from packed overlaps, or from a change of them."""
         _, K, M = self.shape
         gather_groups(y, self.s, self.p, K, M, self.model.trains_v, S, w)
 
@@ -199,11 +214,11 @@ class System:
         return eps_g
 
     def no_jacobian_reason(self):
-        """Why the closure has no derivatives where ``close`` was called last, or an empty string."""
+        """Why the closure has no derivatives at the y of the last ``close``, or an empty string."""
         return self.closure.no_jacobian_reason(self.S)
 
     def derivatives(self, exact):
-        """Response dA, dB, dC, ddv of the closure to its arguments, where ``close`` was called last."""
+        """Derivatives dA, dB, dC, ddv of the closure by its arguments, at the y of the last ``close``."""
         if self.groups > 1:
             raise ValueError(f"the flow has no structured Jacobian here: {self.no_jacobian_reason()}.")
         changes = self.closure.derivatives(self.S, self.w, exact=exact)
@@ -217,60 +232,60 @@ class System:
 
     @property
     def slopes(self):
-        """Minus the gradient of eps_g by S and the second layers at the last evaluation, times rates that follow."""
+        """(A, B, dv, rate, rate_v): minus the gradients of eps_g by S and v times two rates, at the last evaluation."""
         return self.A, self.B, self.dv, self.closure.gradient_rate, self.model.eta_v or np.inf
 
     def change_of_eps_g(self, dy):
         """First-order change of eps_g by a change dy of the packed overlaps, at the last evaluation.
 
-        d eps_g = (1/2) tr H dS with the mean Hessian H = -(A, B) / eta; E[g Delta] = -dv / eta_v. Where A, B are no
-        gradient of eps_g, a difference; 0 where that is not known well enough.
+        d eps_g = (1/2) tr H dS with the mean Hessian H = -(A, B) / eta; E[g Delta] = -dv / eta_v. If A, B are no
+        gradient of eps_g, the change is a difference of two evaluations, or 0 if rounding dominates them.
         """
         if self.closure.gradient_rate == np.inf and not self.error_size:
             return 0.0
         self._gather(dy, self.dS, self.dw)
         if self.error_size:
             return self._difference_of_eps_g()
-        K, (*slopes, of_layers, rate, rate_v) = self.shape[1], self.slopes
+        K, (*slopes, slope_v, rate, rate_v) = self.shape[1], self.slopes
         A, B, dS = (x.reshape(self.groups, -1, x.shape[1]) for x in (*slopes, self.dS))
         change = -(np.sum(A * dS[:, :K, :K]) / 2 + np.sum(B * dS[:, :K, K:])) / rate
-        return change - of_layers @ self.dw[: of_layers.size] / rate_v if self.model.trains_v else change
+        return change - slope_v @ self.dw[: slope_v.size] / rate_v if self.model.trains_v else change
 
     def _difference_of_eps_g(self):
-        """The same by a difference, for the changes in dS and dw, see ``velocity.difference_of_eps_g``."""
+        """The same as a difference of two evaluations, for the changes dS and dw: ``velocity.difference_of_eps_g``."""
         K, n = self.shape[1], self.dS.shape[1]
         dS = self.dS.copy()
-        dS.reshape(-1, n, n)[:, K:, K:] = 0.0  # teachers stay, and their part of dS is room for others
+        dS.reshape(-1, n, n)[:, K:, K:] = 0.0  # teachers do not change: their entries of dS may contain anything
         before = self.closure.error_at(self.S, self.w)
         after = self.closure.error_at(self.S + dS, self.w + self.dw)
-        if max(abs(before), abs(after)) < VANISHED * self.error_size:
+        if max(abs(before), abs(after)) < ERROR_ROUNDING * self.error_size:
             return self.error_size * np.max(np.abs(dS)) / np.max(np.abs(self.S))
         return after - before
 
     def tightening(self, y):
         """Factor on the tolerances that keeps eps_g as accurate as the overlaps."""
         eps_g, G = self.close(y), self.groups
-        parts = zip(*(np.split(x, G) for x in (self.S, self.A, self.B)), strict=True)
+        groups = zip(*(np.split(x, G) for x in (self.S, self.A, self.B)), strict=True)
         controls = self.closure.gradient_rate, self.sensitive, self.error_size
-        return min(tightening(eps_g, *part, *controls) for part in parts)
+        return min(tightening(eps_g, *arrays, *controls) for arrays in groups)
 
     @property
     def polynomial(self):
-        """Whether the closure is a polynomial of few overlaps, whose rounding does not add up along a run."""
+        """Whether the closure is a polynomial of few overlaps, whose rounding does not accumulate during a run."""
         return {self.model.activation.code, self.model.teacher_activation.code} <= {LINEAR, QUADRATIC}
 
     @property
     def sensitive(self):
-        """Level of eps_g, in units of its gradient times the overlaps, below which it needs smaller steps."""
+        """Value of eps_g, in units of its gradient times the overlaps, below which tolerances fall; empirical."""
         return 1e-2 if self.polynomial else 1e-3
 
     @property
     def tolerance_fractions(self):
-        """Parts (n,) of the absolute tolerance for the entries of y.
+        """Factors (n,) on the absolute tolerance for the entries of y.
 
-        p_l max(1, <s>/s_l) for q^l, s_l times that for r^l: every block may err by the same part of eps_g, whatever
-        their number. One for all where errors are accumulated rounding, which smaller steps do not lower: with erf
-        and relu.
+        They are p_l max(1, <s>/s_l) for q^l and s_l times that for r^l, so that the errors of all blocks contribute the
+        same fraction of eps_g. With erf and relu they are 1, because errors are then accumulated rounding, which
+        smaller steps do not reduce.
         """
         if not self.polynomial:
             return np.ones(self.packing.size)
@@ -284,7 +299,7 @@ class System:
     def rhs(self, alpha, y):
         """dy/dalpha."""
         self.at(alpha)
-        y = np.ascontiguousarray(y)  # SciPy's differences hand over columns
+        y = np.ascontiguousarray(y)  # SciPy's finite differences pass columns of an array
         self.eps_g = self.close(y)
         A, B, C, dv = self.scaled(self.A, self.B, self.C, self.dv)
         return self.velocity(y, A, B, C, dv, (self.decay, self.decay_v, self.model.drift))
@@ -298,9 +313,9 @@ def rates(model):
 
 
 def weights_of(model):
-    """Eigenvalues s and shares p, copied: kernels are compiled anew for arrays that cannot be written to.
+    """Eigenvalues s and weights p, copied: numba compiles kernels anew for read-only arrays.
 
-    Where blocks are of several groups, the group of each lies behind p.
+    If there are several groups of blocks, p is followed by the group of each block.
     """
     number = np.zeros(model.spectrum.L)
     for i, blocks in enumerate(model.groups):
@@ -309,21 +324,21 @@ def weights_of(model):
 
 
 def blocks_last(x):
-    """Array (L, M, M) -> (M, M, L), blocks fastest: a copy, as kernels are compiled anew for arrays of another kind."""
+    """Array (L, M, M) -> (M, M, L), a contiguous copy: numba compiles kernels anew for other memory layouts."""
     return np.array(np.moveaxis(x, 0, -1), order="C")
 
 
 def fastest_rate(system):
     """Estimate of the largest relaxation rate, 2 (max(s) |A| + weight decay + drift).
 
-    A moves with the overlaps: the larger one of the start and of students that have become teachers is taken.
+    A changes with the overlaps: the estimate is the larger one at the start and for students equal to teachers.
     """
     model, start = system.model, system.start
     system.close(system.pack(start))
     largest = np.abs(np.linalg.eigvalsh(system.A.reshape(-1, model.K, model.K))).max()
     bound = system.closure
     if not bound.by_quadrature and system.groups == 1 and not model.n_classes and bound.gradient_rate < np.inf:
-        # the other end of the curve, where A is often larger
+        # at the end of learning A is often larger
         A, B, C, dv = (np.zeros_like(x) for x in (system.A, system.B, system.C, system.dv))
         bound(as_teachers(model, start), system.w, A, B, C, dv)
         largest = max(largest, np.abs(np.linalg.eigvalsh(A)).max())
@@ -331,15 +346,15 @@ def fastest_rate(system):
 
 
 def as_teachers(model, start):
-    """Covariance of the fields where students have become teachers, one after the other."""
+    """Covariance of the fields if student k equals teacher k mod M."""
     unit = np.concatenate([np.arange(model.K) % model.M, np.arange(model.M)])
     return start.T[unit[:, None], unit]
 
 
 def fastest_rates(models, starts, S):
-    """``fastest_rate`` of many starts with the covariances S (b, n, n), without decays and over eta, (b,).
+    """``fastest_rate`` / eta of many starts with the covariances S (b, n, n), without decays, shape (b,).
 
-    For teachers and students of closed forms whose rules differ in numbers only: no System is made.
+    All models have closed forms and differ in numbers only. No System is constructed.
     """
     first, bound = models[0], bind(models[0], second_order=False)
     K, M = first.K, first.M
@@ -348,12 +363,12 @@ def fastest_rates(models, starts, S):
         w = np.append(start.v, model.second_layers)
         bound(fields, w, out[0], *rest)
         bound(as_teachers(model, start), w, out[1], *rest)
-    most = np.array([model.spectrum.s.max() for model in models])
-    return 2 * most * np.abs(np.linalg.eigvalsh(A)).max(axis=(1, 2)) / first.eta
+    largest_s = np.array([model.spectrum.s.max() for model in models])
+    return 2 * largest_s * np.abs(np.linalg.eigvalsh(A)).max(axis=(1, 2)) / first.eta
 
 
 def system_of(fun):
-    """The system whose right-hand side ``fun`` is; its structure is what the solvers of this library use."""
+    """The system of which ``fun`` is the method ``rhs``; the solvers of this library need its structure."""
     system = getattr(fun, "__self__", None)
     if not isinstance(system, System):
         raise ValueError(

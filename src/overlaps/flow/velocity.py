@@ -1,8 +1,7 @@
-"""A system for compiled code: its numbers, its arrays and its pace in named parts, and the velocity.
+"""A system for compiled code: named tuples of its numbers, its arrays and its schedules; and the velocity.
 
-The parts are named tuples whose annotations are the types that numba compiles for.  Python makes them once for a run
-(``System.constants``, ``System.work``, ``schedule_factors``) and kernels hand them on: a kernel names the entries it
-reads.
+The annotations of these named tuples are the types that numba compiles for.  Python makes the tuples once for a run
+(``System.constants``, ``System.work``, ``schedule_factors``).  Kernels pass them on, and access entries by name.
 """
 
 from math import inf
@@ -16,12 +15,13 @@ from ..activations.bound import CLOSURE
 from ..models import factors
 from ._flow import FLOW, gather_groups
 
-VANISHED = 1e-16  # eps_g, in units of what cancels in it, below which it is rounding
+# eps_g, relative to the terms that cancel in it, below which it is rounding: machine precision.
+ERROR_ROUNDING = 1e-16
 
 
 @typed_namedtuple
 class Constants(NamedTuple):
-    """The numbers of one flow; nothing changes them while it runs."""
+    """The numbers of one flow, constant during a run."""
 
     K: INT
     teacher: INT  # code of its activation
@@ -29,24 +29,24 @@ class Constants(NamedTuple):
     eta_v: REAL
     noise: REAL  # a standard deviation
     s: VECTOR  # eigenvalues (L,)
-    p: VECTOR  # their weights (L,), and behind them the group of each block, where there are several
-    source: CUBE  # tau (M, M, L): what drives r beside the students
-    decay: REAL  # of r, twice this of q; SPHERE keeps the norms instead
+    p: VECTOR  # weights (L,); with several groups of blocks followed by the group of each block
+    source: CUBE  # tau (M, M, L), the source of r
+    decay: REAL  # rate of decay of r, half that of q; SPHERE keeps the norms instead
     decay_v: REAL
-    second_order: REAL  # weight of C: 0 for gradient flow, else 1 over the size of a batch
+    second_order: REAL  # weight of C: 0 for gradient flow, else 1 / batch size
     trains_v: BOOL
     drift: REAL
-    gradient_rate: REAL  # -A and -B divided by it are the gradient of eps_g; inf where they are none
-    error_size: REAL  # size of what cancels in eps_g where they are none, so that differences serve; 0 elsewhere
-    error_noise: REAL  # relative error of eps_g by the averages
+    gradient_rate: REAL  # -A / gradient_rate and -B / gradient_rate are the gradient of eps_g; inf if they are none
+    error_size: REAL  # size of the terms that cancel in eps_g, if A, B are no gradient; otherwise 0
+    error_noise: REAL  # relative error of eps_g due to averages by quadrature
 
 
 @typed_namedtuple
 class Work(NamedTuple):
-    """Arrays of one thread that the closure reads (S, w) and fills (A, B, C, dv), and room for a change of S and w."""
+    """Arrays of one thread: arguments (S, w) and results (A, B, C, dv) of the closure, and changes of S and w."""
 
     S: MATRIX  # covariance of the fields, (K + M, K + M) for each group of blocks, one below the other
-    w: VECTOR  # second layers (v, -v*), and behind them the parameters of the closure
+    w: VECTOR  # second layers (v, -v*), followed by the parameters of the closure
     A: MATRIX
     B: MATRIX
     C: MATRIX
@@ -57,20 +57,20 @@ class Work(NamedTuple):
 
 @typed_namedtuple
 class CompiledSchedule(NamedTuple):
-    """The pieces of which schedules are products; no channel at all where nothing changes."""
+    """The pieces of which schedules are products; empty arrays without a schedule."""
 
-    channels: INTS  # which factor a piece belongs to: eta, eta_v, noise, weight_decay, batch_size
+    channels: INTS  # the factor to which a piece belongs: 0 to 4 for eta, eta_v, noise, weight_decay, batch_size
     codes: INTS  # the kind of the piece
-    edges: INTS  # where its numbers begin in data
+    edges: INTS  # where its numbers begin in ``data``
     data: VECTOR
     knots: VECTOR
 
 
 @typed_namedtuple
 class ScheduleFactors(NamedTuple):
-    """Factors of schedules on the flow, and copies of A, B, dv that they scale.
+    """Factors of schedules on the flow, and scaled copies of A, B, dv.
 
-    A, B, dv themselves keep the numbers of the model: a factor may be zero, and the error control divides.
+    A, B, dv of ``Work`` are not scaled, because factors may be zero and the error control divides by eta.
     """
 
     pieces: CompiledSchedule.type
@@ -83,7 +83,7 @@ class ScheduleFactors(NamedTuple):
 
 
 FUNCTIONS = types.FunctionType(FLOW), types.FunctionType(CLOSURE)
-SYSTEM = *FUNCTIONS, Constants.type, ScheduleFactors.type, Work.type  # the first arguments of whatever makes steps
+SYSTEM = *FUNCTIONS, Constants.type, ScheduleFactors.type, Work.type  # types of the first arguments of compiled steps
 
 
 @jit(inline=True)
@@ -136,7 +136,7 @@ def change_of_eps_g(constants, work, dy):
         return change
     gather_groups(dy, constants.s, constants.p, K, M, constants.trains_v, dS, work.dw)
     for i in range(len(A)):
-        row = i + i // K * M  # of the group of A, in S
+        row = i + i // K * M  # the row in S of row i of A
         for j in range(K):
             change -= A[i, j] * dS[row, j] / (2 * rate)
         for m in range(M):
@@ -149,20 +149,20 @@ def change_of_eps_g(constants, work, dy):
 
 @jit(no_reference_counting=True)
 def difference_of_eps_g(closure, constants, schedule, work, y, eps_g, factor, dy):
-    """Change of eps_g from its value at y by a change factor * dy of the overlaps, where A and B give no gradient.
+    """Change of eps_g from its value at y by a change factor * dy of the overlaps, if A and B are no gradient.
 
-    One more evaluation, which leaves S, w, A, B, dv as they are at y; C is lost. Where both eps_g are
-    rounding, S is singular and hides the change: then the size of eps_g times that of the change, relative to S.
+    This takes one more evaluation. S, w, A, B, dv remain those at y, and C is overwritten. If both values of eps_g are
+    rounding, S is singular; the result is then the size of eps_g times the change of S relative to S.
     """
     K, M = constants.K, work.B.shape[1]
-    S, dS, w, dw, largest, most = work.S, work.dS, work.w, work.dw, 0.0, 0.0
+    S, dS, w, dw, largest, largest_change = work.S, work.dS, work.w, work.dw, 0.0, 0.0
     gather_groups(dy, constants.s, constants.p, K, M, constants.trains_v, dS, dw)
     for i in range(len(S)):
         for j in range(S.shape[1]):
             largest = max(largest, abs(S[i, j]))
-            if i % (K + M) < K or j < K:  # teachers stay, and their part of dS is room for others
+            if i % (K + M) < K or j < K:  # teachers do not change: their entries of dS may contain anything
                 S[i, j] += factor * dS[i, j]
-                most = max(most, abs(factor * dS[i, j]))
+                largest_change = max(largest_change, abs(factor * dS[i, j]))
     if constants.trains_v:
         for i in range(K):
             w[i] += factor * dw[i]
@@ -172,23 +172,23 @@ def difference_of_eps_g(closure, constants, schedule, work, y, eps_g, factor, dy
         schedule.dv,
     )  # fmt: skip
     gather_groups(y, constants.s, constants.p, K, M, constants.trains_v, S, w)
-    if max(abs(changed), abs(eps_g)) < VANISHED * constants.error_size:
-        return constants.error_size * most / largest
+    if max(abs(changed), abs(eps_g)) < ERROR_ROUNDING * constants.error_size:
+        return constants.error_size * largest_change / largest
     return changed - eps_g
 
 
 def schedule_factors(system):
-    """Schedules of a system for ``velocity``."""
+    """The schedules of a system, for ``velocity``."""
     evaluator = system.evaluator
     copies = np.ones(5), np.empty_like(system.A), np.empty_like(system.B), np.empty_like(system.dv)
     return ScheduleFactors(compiled_schedule(evaluator), *(float(x) for x in system.model.weight_decay), *copies)
 
 
 def compiled_schedule(evaluator):
-    """Pieces of schedules and their knots as compiled steps take them: none where nothing changes."""
-    whole, real = np.zeros(0, dtype=np.int64), np.zeros(0)
+    """Pieces of schedules and their knots for compiled steps; empty arrays without a schedule."""
+    integers, reals = np.zeros(0, dtype=np.int64), np.zeros(0)
     arrays = (
-        (whole, whole, whole, real, real)
+        (integers, integers, integers, reals, reals)
         if evaluator is None
         else (*evaluator.program.arrays, np.array(evaluator.knots))
     )

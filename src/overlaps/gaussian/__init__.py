@@ -1,6 +1,7 @@
 """Averages of scalar functions over jointly Gaussian fields; nothing about networks.
 
-``two_point`` is the table E[f h], E[f' h'], E[f'' h], E[f h''] of every pair of coded functions; ``orthants`` has the
-probabilities of orthants up to four fields; ``rules`` has all one-dimensional rules for E[f(z)]. A new function with
-closed-form integrals gets a code and its rows of the table here.
+``two_point`` is the table E[f h], E[f' h'], E[f'' h], E[f h''] of every pair of coded functions, ``shifted`` the same
+for fields with means. ``orthants`` computes orthant probabilities of four fields. ``quadrature`` contains quadratures
+for E[f(z)] of one variable, ``iterated`` those of a few. ``tables`` tabulates functions without a code. To add a
+function with closed-form integrals, give it a code and its entries in ``two_point`` and ``shifted``.
 """

@@ -1,25 +1,40 @@
-"""Nodes of the iterated piecewise rule: Gaussian variables one after the other, each cut where the integrand breaks.
+"""Nodes of iterated piecewise quadrature over Gaussian variables.
 
-Breaks are planes a . u = t.  The axis that is integrated first is one that crosses all of them; along it they are
-points, u_d = c . u_<d + t, and where two of these meet, the rest of the integrand breaks: planes of one dimension less.
-Between breaks every integrand is analytic, however close two planes are.
+The integrand breaks (has a kink or a jump) on planes a . u = t.  The variables are integrated one after the other, each
+split at the breaks.  The first axis crosses all planes, so that each plane is a point on it, u_d = c . u_<d + t.  Where
+two of these points coincide, the result of the first integral breaks: on planes of one dimension less.  Between breaks
+every integrand is analytic, however close two planes are.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from .._base.jit import jit
 
-# Standard deviations that are integrated: 8e-18 of the probability lies beyond, below the rounding of the rest.
-REACH = 8.6
-# Distance of two breaks that are one. Below, a panel between them would be shorter than the rounding of its ends.
-EQUAL = 1e-12
-TINY = 1e-6  # length of a sum of normals that has no direction
-FAINT = 1e-18  # weight of a node, of all, below which it is left out: those beyond the reach lose more
-LAYERS, SHRINKING = 6, 0.15  # panels beside a break, each so much shorter than the one before
-ANGLES = 48  # directions that are tried in the plane
-SIGNED = 8  # planes of which all signed sums of normals are tried
+
+class PiecewiseOptions(NamedTuple):
+    """Tunable numbers of the iterated piecewise quadrature."""
+
+    # Half width of the range of each variable. The probability outside is 8e-18, below rounding; halved, 2e-5 is lost.
+    reach: float = 8.6
+    # Breaks closer than this are merged, because a panel between them would be as short as the rounding of its ends.
+    break_tol: float = 1e-12
+    # A sum of unit normals shorter than this has no direction that rounding leaves intact, and is not tried as an axis.
+    min_axis_length: float = 1e-6
+    # Nodes with a smaller weight are dropped: together they weigh less than the probability outside the range.
+    min_weight: float = 1e-18
+    # Graded panels at each break, and the ratio of their lengths. Fewer or longer ones miss layers at the break.
+    n_layers: int = 6
+    layer_ratio: float = 0.15
+    # Directions tried for the axis in two dimensions. Halved: the best axis may be missed by 4 degrees instead of 2.
+    n_directions: int = 48
+    # Planes whose signed sums of normals are all tried; doubled, 2^15 sums instead of 2^7.
+    max_signed_planes: int = 8
+
+
+PIECEWISE = PiecewiseOptions()
 
 
 @jit
@@ -27,21 +42,20 @@ def axis_across(a, m):
     """The unit vector e with the largest min_i |a_i . e| among signed sums of the unit normals a (m, d)."""
     d = a.shape[1]
     best, e = -1.0, np.zeros(d)
-    # the last axis itself, where no plane asks for another
-    e[d - 1] = 1.0
+    e[d - 1] = 1.0  # the default, if there are no planes
     if m == 0 or d == 1:
         return e
-    # in the plane directions can be walked through; beyond, sums of normals with all signs lie across all of them or
-    # nothing does
-    for number in range(ANGLES if d == 2 else 2 ** (min(m, SIGNED) - 1)):
+    # In two dimensions scan all directions; in more, try sums of the normals with all signs.
+    for number in range(PIECEWISE.n_directions if d == 2 else 2 ** (min(m, PIECEWISE.max_signed_planes) - 1)):
         trial = a[0].copy()
         if d == 2:
-            trial[0], trial[1] = math.cos(math.pi * number / ANGLES), math.sin(math.pi * number / ANGLES)
+            angle = math.pi * number / PIECEWISE.n_directions
+            trial[0], trial[1] = math.cos(angle), math.sin(angle)
         else:
-            for i in range(1, min(m, SIGNED)):
+            for i in range(1, min(m, PIECEWISE.max_signed_planes)):
                 trial += a[i] * (1.0 if number >> (i - 1) & 1 else -1.0)
         size = math.sqrt(np.sum(trial * trial))
-        least = np.min(np.abs(a @ trial)) / size if size > TINY else -1.0
+        least = np.min(np.abs(a @ trial)) / size if size > PIECEWISE.min_axis_length else -1.0
         if least > best:
             best, e = least, trial / size
     return e
@@ -49,10 +63,10 @@ def axis_across(a, m):
 
 @jit
 def turn(x, rows, e):
-    """Reflect the first e.size entries of each row so that e becomes the last axis of these."""
+    """Reflect the first e.size entries of each row so that e becomes the last axis of these (Householder)."""
     d = e.size
     v = np.copy(e)
-    # Householder: the reflection that takes e to the axis; where e is the axis already, v vanishes and nothing turns
+    # v = 0 if e is the last axis already
     v[d - 1] -= 1.0
     size = 0.0
     for j in range(d):
@@ -69,20 +83,23 @@ def turn(x, rows, e):
 
 @jit
 def insert(a, t, m, row, offset, d, plane):
-    """Add the plane row . u = offset, with a unit normal, or the break u = row . u + offset; return their number."""
+    """Add the plane row . u = offset, normalised, or the break u = row . u + offset; return the new number of them.
+
+    Rows that are present already are not added again.
+    """
     size = 0.0
     for j in range(d):
         size += row[j] * row[j]
     size = math.sqrt(size) if plane else 1.0
-    if plane and size < EQUAL:
+    if plane and size < PIECEWISE.break_tol:
         return m
     for i in range(m):
-        # a plane is the same with the opposite normal, a break is not
+        # the opposite normal gives the same plane, but another break
         for sign in (1.0, -1.0):
             gap = abs(sign * offset / size - t[i])
             for j in range(d):
                 gap = max(gap, abs(sign * row[j] / size - a[i, j]))
-            if gap < EQUAL and (plane or sign > 0):
+            if gap < PIECEWISE.break_tol and (plane or sign > 0):
                 return m
     for j in range(d):
         a[m, j] = row[j] / size
@@ -97,11 +114,11 @@ def levels(planes, offsets, outermost):
     Row i belongs to variable j where ``starts[j]`` <= i < ``starts[j] + counts[j]``: u_j = breaks[i, :j] . u + at[i].
     """
     m, d = planes.shape
-    most, size = 0, m
+    max_breaks, size = 0, m
     for _ in range(d - outermost):
-        most += size
+        max_breaks += size
         size += size * (size - 1) // 2
-    breaks, at = np.zeros((most, d)), np.zeros(most)
+    breaks, at = np.zeros((max_breaks, d)), np.zeros(max_breaks)
     starts, counts = np.zeros(d, np.int64), np.zeros(d, np.int64)
     R = np.eye(d)
     a, t, m = np.zeros((max(m, 1), d)), np.zeros(max(m, 1)), 0
@@ -111,7 +128,7 @@ def levels(planes, offsets, outermost):
     for j in range(d - 1, outermost - 1, -1):
         e = axis_across(a[:m, : j + 1].copy(), m)
         turn(a, m, e)
-        turn(breaks, used, e)  # of the variables before, which see this one and those that follow
+        turn(breaks, used, e)  # breaks of the variables before depend on this one and those that follow
         columns = R.T.copy()
         turn(columns, d, e)
         R = columns.T.copy()
@@ -119,8 +136,8 @@ def levels(planes, offsets, outermost):
         present, present_t, n = breaks[used:], at[used:], 0
         row = np.zeros(d)
         for i in range(m):
-            # a plane along this variable breaks a later one only
-            if abs(a[i, j]) < EQUAL:
+            # a plane parallel to this axis is a break of a later variable only
+            if abs(a[i, j]) < PIECEWISE.break_tol:
                 more = insert(later, later_t, more, a[i], t[i], j, True)
             else:
                 for l in range(j):
@@ -129,8 +146,7 @@ def levels(planes, offsets, outermost):
         for i in range(n):
             for k in range(i):
                 for l in range(j):
-                    # where two breaks of this variable meet, the panels between them vanish: a break of the variables
-                    # outside
+                    # where two breaks of this variable coincide, its integral has a break in the later variables
                     row[l] = present[i, l] - present[k, l]
                 more = insert(later, later_t, more, row, present_t[k] - present_t[i], j, True)
         starts[j], counts[j] = used, n
@@ -145,16 +161,16 @@ def cut(u, j, breaks, at, low, high, edges):
     n = 1
     edges[0] = low
     for i in range(len(at)):
-        place = at[i]
+        position = at[i]
         for l in range(j):
-            place += breaks[i, l] * u[l]
-        if low < place < high:
-            # inserted in order: there are a few breaks, too few for a sort to pay
+            position += breaks[i, l] * u[l]
+        if low < position < high:
+            # insertion sort, because there are only a few breaks
             k = n
-            while k > 1 and edges[k - 1] > place:
+            while k > 1 and edges[k - 1] > position:
                 edges[k] = edges[k - 1]
                 k -= 1
-            edges[k] = place
+            edges[k] = position
             n += 1
     edges[n] = high
     return n + 1
@@ -162,57 +178,61 @@ def cut(u, j, breaks, at, low, high, edges):
 
 @jit(no_reference_counting=True)
 def panels(edges, n, width, fine):
-    """Edges of panels between n breaks, of at most this width, or, for 0, shrinking to the breaks; their number."""
+    """Fill ``fine`` with edges of panels between n breaks; return their number.
+
+    Panels are equal and at most ``width`` long, or graded towards both breaks if ``width`` is 0.
+    """
     count = 1
     fine[0] = edges[0]
     for k in range(n - 1):
         length = edges[k + 1] - edges[k]
         if width > 0.0:
-            parts = int(math.ceil(length / width))
-            for part in range(parts):
-                fine[count] = edges[k] + length / parts * (part + 1)
+            pieces = int(math.ceil(length / width))
+            for i in range(pieces):
+                fine[count] = edges[k] + length / pieces * (i + 1)
                 count += 1
         elif length > 0.0:
-            for i in range(LAYERS, -1, -1):
-                fine[count] = edges[k] + 0.5 * length * SHRINKING**i
+            layers = PIECEWISE.n_layers
+            for i in range(layers, -1, -1):
+                fine[count] = edges[k] + 0.5 * length * PIECEWISE.layer_ratio**i
                 count += 1
-            for i in range(1, LAYERS + 2):
-                fine[count] = edges[k + 1] - (0.5 * length * SHRINKING**i if i <= LAYERS else 0.0)
+            for i in range(1, layers + 2):
+                fine[count] = edges[k + 1] - (0.5 * length * PIECEWISE.layer_ratio**i if i <= layers else 0.0)
                 count += 1
     return count
 
 
 @jit
 def continued(points, weights, j, breaks, at, width, x, p):
-    """Every point (u_0, ..., u_j-1) with all nodes of u_j: the rule (x, p) on [0, 1] in each of the ``panels``."""
-    d, q = points.shape[1], x.size
-    most_cells = int(2 * REACH / width) + 2 + len(at) if width > 0.0 else 2 * (LAYERS + 1) * (len(at) + 1)
-    most = len(points) * most_cells * q
-    more, their, n = np.empty((most, d)), np.empty(most), 0
-    edges, fine = np.empty(len(at) + 2), np.empty(most_cells + 1)
+    """Extend every point (u_0, ..., u_j-1) by all nodes of u_j: the quadrature (x, p) on [0, 1] in each panel."""
+    d, q, reach = points.shape[1], x.size, PIECEWISE.reach
+    max_panels = int(2 * reach / width) + 2 + len(at) if width > 0.0 else 2 * (PIECEWISE.n_layers + 1) * (len(at) + 1)
+    max_points = len(points) * max_panels * q
+    extended, new_weights, n = np.empty((max_points, d)), np.empty(max_points), 0
+    edges, fine = np.empty(len(at) + 2), np.empty(max_panels + 1)
     for i in range(len(points)):
-        count = cut(points[i], j, breaks, at, -REACH, REACH, edges)
+        count = cut(points[i], j, breaks, at, -reach, reach, edges)
         for k in range(panels(edges, count, width, fine) - 1):
             h = fine[k + 1] - fine[k]
             for b in range(q):
                 u = fine[k] + h * x[b]
                 weight = weights[i] * h * p[b] * math.exp(-0.5 * u * u) / math.sqrt(2 * math.pi)
-                # points in the tails of all variables are most of the points and none of the probability
-                if weight > FAINT:
+                # most points lie in the tails of all variables, where there is no probability
+                if weight > PIECEWISE.min_weight:
                     for l in range(j):
-                        more[n, l] = points[i, l]
-                    more[n, j] = u
-                    their[n] = weight
+                        extended[n, l] = points[i, l]
+                    extended[n, j] = u
+                    new_weights[n] = weight
                     n += 1
-    return more[:n], their[:n]
+    return extended[:n], new_weights[:n]
 
 
 @jit
 def nodes(planes, offsets, points, weights, given, width, x, p):
-    """Points (P, d), weights (P,) and the rotation R of a rule for E f(u), u ~ N(0, 1), broken at planes . u = offsets.
+    """Points (P, d), weights (P,) and rotation R of a quadrature for E f(u), u ~ N(0, 1).
 
-    The first ``given`` coordinates come as ``points`` with ``weights``; the others are integrated one after the other.
-    Nodes stand for R u.
+    f has breaks at planes . u = offsets.  The first ``given`` coordinates are ``points`` with ``weights``; the others
+    are integrated one after the other.  Evaluate f at R times each point.
     """
     d = points.shape[1]
     if given == d:

@@ -1,18 +1,19 @@
 """Two one-dimensional integrals for the probability that four Gaussian fields are all positive.
 
 Plackett (1954): dP4/dr_ij = p_ij / (2 pi sqrt(1 - r_ij^2)), where p_ij is the probability that the other two fields are
-positive given z_i = z_j = 0.  Integrated along a path of correlation matrices that ends at the wanted one:
+positive given z_i = z_j = 0.  This is integrated along a path of correlation matrices that ends at the given one:
 
 * row path: the three correlations of one field, the pivot, are scaled by t in [0, 1];
 * block path: the four correlations between two pairs of fields are scaled by t.
 
-With t = 2u / ((1 + u^2) Rm), Rm the largest singularity of the path, sqrt(1 - t^2 Rm^2) = (1 - u^2) / (1 + u^2): the
-branch point nearest to t = 1 is gone and only rational operations are added.  Exactly singular matrices need no special
-case, because 1 - t^2 r^2 = (1 - t^2 Rm^2) + t^2 (Rm^2 - r^2) is a sum of positive terms.  The rest is Gauss-Legendre in
-u; the distance of the next singularity decides on the number of nodes.
+Substitute t = 2u / ((1 + u^2) Rm), where 1 / Rm is the singularity of the path nearest to t = 1.  Then
+sqrt(1 - t^2 Rm^2) = (1 - u^2) / (1 + u^2) is rational in u: this branch point is removed.  Exactly singular matrices
+need no special case, because 1 - t^2 r^2 = (1 - t^2 Rm^2) + t^2 (Rm^2 - r^2) is a sum of positive terms.  The integral
+over u is Gauss-Legendre; the number of nodes follows from the distance of the next singularity.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,21 +21,36 @@ from .._base.jit import jit
 from .elementary import HALF_PI, arctan2
 from .quadrature import legendre
 
-# Gauss-Legendre with n nodes converges as rho^(-2n); above ENOUGH 16 nodes give full precision.
-ENOUGH = 3.0
+
+class MinRho(NamedTuple):
+    """Bernstein parameters rho above which n Gauss-Legendre nodes give full precision: errors fall as rho^(-2n)."""
+
+    nodes_8: float = 8.0
+    nodes_16: float = 3.0
+    nodes_40: float = 1.5
+
+
+MIN_RHO = MinRho()
+
+
+def _graded():
+    """Nodes and weights of panels that are graded towards the end of the path, u = u1."""
+    edges = np.array([*(1 - 0.2**k for k in range(9)), 1.0])[:, None]
+    return (edges[:-1] + np.diff(edges, axis=0) * _X16).ravel(), (np.diff(edges, axis=0) * _W16).ravel()
+
+
 (_X8, _W8), (_X16, _W16), (_X40, _W40) = map(legendre, (8, 16, 40))
-_BREAKS = np.array([*(1 - 0.2**k for k in range(9)), 1.0])[:, None]  # graded towards u = u1
-_XG, _WG = (_BREAKS[:-1] + np.diff(_BREAKS, axis=0) * _X16).ravel(), (np.diff(_BREAKS, axis=0) * _W16).ravel()
+_XG, _WG = _graded()
 
 
 @jit
 def _nodes(rho):
-    """Nodes and weights for the parameter rho; multiples of 8 leave no remainder beside the vectorised loops."""
-    if rho > 8.0:
+    """Nodes and weights for the parameter rho; multiples of 8 leave no remainder in vectorised loops."""
+    if rho > MIN_RHO.nodes_8:
         return _X8, _W8
-    if rho > ENOUGH:
+    if rho > MIN_RHO.nodes_16:
         return _X16, _W16
-    if rho > 1.5:
+    if rho > MIN_RHO.nodes_40:
         return _X40, _W40
     return _XG, _WG
 

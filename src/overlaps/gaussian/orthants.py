@@ -1,11 +1,12 @@
 """Orthant probabilities of four unit-variance Gaussian fields: P4 and the six pair orthants p_ij.
 
 P4 = P(z_0, z_1, z_2, z_3 > 0) and p_ij = P(the other two > 0 | z_i = z_j = 0), both symmetric in the four fields.
-A sum over them is tiny near alignment (students close to teachers) while each term is O(1), so rounding errors must be
-the values of *one* slightly different correlation matrix.  Hence all seven numbers come from one factorisation of that
-matrix, whose entries near alignment are formed from differences of correlations (exact in floating point), and whose
-residual standard deviations are never below ``FLOOR``: that moves variances by 1e-30 and gives singular matrices a
-consistent limit.
+
+Sums over these numbers are tiny near alignment (students close to teachers), although each term is O(1).  Rounding
+errors therefore must be those of *one* slightly different correlation matrix.  For this reason all seven numbers come
+from one factorisation of the matrix.  Its entries near alignment are formed from differences of correlations, which are
+exact in floating point.  Its residual standard deviations are at least ``MIN_RESIDUAL_STD``, which changes variances by
+1e-30 and gives singular matrices a consistent limit.
 
 Four row paths and three block paths lead to P4 (``_orthant_paths``).  Each is one of two canonical paths, row with
 pivot 0 or block (01|23), after a relabelling of the fields that is its own inverse.
@@ -14,13 +15,15 @@ pivot 0 or block (01|23), after a relabelling of the fields that is its own inve
 import math
 
 from .._base.jit import jit
-from ._orthant_paths import ENOUGH, bernstein, block_integral, row_integral
+from ._orthant_paths import MIN_RHO, bernstein, block_integral, row_integral
 from .elementary import arctan2
 
-PI = math.pi
-FLOOR = 1e-15
-ALIGNED = 1.0 - 1e-10
-BLOCK = 4  # paths 0..3: row with that pivot; 4, 5, 6: blocks (01|23), (02|13), (03|12)
+# Smallest residual standard deviation of a field given others. Its square is far below rounding (1e-16) of a variance.
+MIN_RESIDUAL_STD = 1e-15
+FLOOR = MIN_RESIDUAL_STD
+# Correlation above which two fields are put into one block, where their residual enters only once; empirical.
+ALIGNED_CORRELATION = 1.0 - 1e-10
+FIRST_BLOCK_PATH = 4  # paths 0 to 3 are rows with that pivot; 4, 5, 6 are blocks (01|23), (02|13), (03|12)
 
 
 @jit(no_reference_counting=True)
@@ -38,7 +41,7 @@ def arcsine(r):
 @jit
 def _pair_orthant(inner, root):
     # P2 of two fields whose partial covariance and root determinant are in the ratio inner : root
-    return 0.25 + arctan2(inner, root) / (2 * PI)
+    return 0.25 + arctan2(inner, root) / (2 * math.pi)
 
 
 @jit
@@ -61,16 +64,16 @@ def _relabel(path, r01, r02, r03, r12, r13, r23):
 def _row_factor(r01, r02, r03, r12, r13, r23):
     """Cholesky rows (1), (r12, l22), (r13, l32, l33) of fields 1, 2, 3; pivot y = (r01, y2, y3) there; |y|^2."""
     sign = 1.0 if r12 >= 0.0 else -1.0
-    # all that follows is written in differences from alignment, which are exact in floating point
+    # below, everything is written in differences from alignment, which are exact in floating point
     gap = sign * (1.0 - abs(r12))  # sign - r12
-    l22 = max(complement(r12), FLOOR)
+    l22 = max(complement(r12), MIN_RESIDUAL_STD)
     l32 = ((r23 - sign * r13) + gap * r13) / l22
-    l33 = max(math.sqrt(max((1.0 - r13) * (1.0 + r13) - l32 * l32, 0.0)), FLOOR)
+    l33 = max(math.sqrt(max((1.0 - r13) * (1.0 + r13) - l32 * l32, 0.0)), MIN_RESIDUAL_STD)
     y2 = ((r02 - sign * r01) + gap * r01) / l22
     y3 = (r03 - r13 * r01 - l32 * y2) / l33
     rest = 1.0 - r01 * r01 - y2 * y2
-    # the pivot would be longer than one: its last component takes what the others leave
-    if y3 * y3 > rest:  # rounding, or an integrator that overshoots
+    # keep the length of the pivot at most one, in spite of rounding or an integrator that overshoots
+    if y3 * y3 > rest:
         y3 = math.copysign(math.sqrt(max(rest, 0.0)), y3)
     R2 = min(r01 * r01 + y2 * y2 + y3 * y3, 1.0)
     return l22, l32, l33, y2, y3, max(R2, 1e-12)
@@ -107,11 +110,10 @@ def _row_path(rho, r01, r02, r03, r12, r13, r23):
     s01, s02, s03 = complement(r01), complement(r02), complement(r03)
     s12, s13, s23 = complement(r12), complement(r13), complement(r23)
     P4 = arcsine(r01) + arcsine(r02) + arcsine(r03) + arcsine(r12) + arcsine(r13) + arcsine(r23)
-    P4 = 0.0625 + P4 / (8 * PI) + integral / (4 * PI * PI)
+    P4 = 0.0625 + P4 / (8 * math.pi) + integral / (4 * math.pi * math.pi)
     # inverse of the Cholesky factor of fields 1, 2, 3, 0; its columns are normals, p_ij the angles between two of them
-    # l22, l33 are at least FLOOR, so that aligned fields have a limit instead of a division by zero
     i22, i33 = 1.0 / l22, 1.0 / l33
-    i44 = 1.0 / max(math.sqrt(max(1.0 - R2, 0.0)), FLOOR)
+    i44 = 1.0 / max(math.sqrt(max(1.0 - R2, 0.0)), MIN_RESIDUAL_STD)
     i21, i31, i32 = -r12 * i22, x * i22 * i33, -l32 * i22 * i33
     i41, i42, i43 = -(r01 + y2 * i21 + y3 * i31) * i44, -(y2 * i22 + y3 * i32) * i44, -y3 * i33 * i44
     root = i22 * i33 * i44
@@ -127,7 +129,7 @@ def _row_path(rho, r01, r02, r03, r12, r13, r23):
 @jit
 def _block_factor(f, h, c00, c01, c10, c11):
     """Cross block [c] = [[1, 0], [f, sf]] m [[1, 0], [h, sh]]^T (m00 = c00), det m, and its squared singular values."""
-    sf, sh = max(complement(f), FLOOR), max(complement(h), FLOOR)
+    sf, sh = max(complement(f), MIN_RESIDUAL_STD), max(complement(h), MIN_RESIDUAL_STD)
     sign_f, sign_h = 1.0 if f >= 0.0 else -1.0, 1.0 if h >= 0.0 else -1.0
     gap_f, gap_h = sign_f * (1.0 - abs(f)), sign_h * (1.0 - abs(h))
     d10, d01 = c10 - sign_f * c00, c01 - sign_h * c00
@@ -137,7 +139,7 @@ def _block_factor(f, h, c00, c01, c10, c11):
     trace = c00 * c00 + m01 * m01 + m10 * m10 + m11 * m11
     det = c00 * m11 - m01 * m10
     L1 = 0.5 * (trace + math.sqrt(max(trace * trace - 4.0 * det * det, 0.0)))
-    # squared canonical correlations lie in [0, 1]; independent blocks would divide by zero below
+    # squared canonical correlations lie in [0, 1]; the lower bound avoids a division by zero for independent blocks
     L1 = min(max(L1, 1e-12), 1.0)
     return sf, sh, m01, m10, m11, det, L1, min(det * det / L1, 1.0)
 
@@ -160,11 +162,11 @@ def _block_path(rho, f, c00, c01, c10, c11, h):
     n01, n10 = sh * m10 - h * m11, sf * m01 - f * m11
     n11 = sf * sh * m00 - h * sf * m01 - f * sh * m10 + f * h * m11
     integral = block_integral(rho, c00, c01, c10, c11, m11, n01, n10, n11, det, L1, L2)
-    P4 = _pair_orthant(f, sf) * _pair_orthant(h, sh) + integral / (4 * PI * PI)
+    P4 = _pair_orthant(f, sf) * _pair_orthant(h, sh) + integral / (4 * math.pi * math.pi)
     # fields = V (unit vectors), V = [[Lf, 0], [Lh m^T, Lh N]] with N N^T = 1 - m^T m; columns of the inverse of V
-    k11 = max(math.sqrt(max(1.0 - m00 * m00 - m10 * m10, 0.0)), FLOOR)
+    k11 = max(math.sqrt(max(1.0 - m00 * m00 - m10 * m10, 0.0)), MIN_RESIDUAL_STD)
     k21 = -(m00 * m01 + m10 * m11) / k11
-    k22 = max(math.sqrt(max(1.0 - m01 * m01 - m11 * m11 - k21 * k21, 0.0)), FLOOR)
+    k22 = max(math.sqrt(max(1.0 - m01 * m01 - m11 * m11 - k21 * k21, 0.0)), MIN_RESIDUAL_STD)
     i11, i22 = 1.0 / k11, 1.0 / k22
     i21 = -k21 * i11 * i22
     w00, w01 = i11 * m00, i11 * m10
@@ -187,9 +189,9 @@ def _block_path(rho, f, c00, c01, c10, c11, h):
 
 @jit
 def _choose_path(r01, r02, r03, r12, r13, r23):
-    """Path and its convergence parameter: the first good row, else the best of seven paths.
+    """Path and its convergence parameter: the first good row path, else the best of all seven.
 
-    A pair that is aligned to rounding belongs inside a block, where its residual enters only once.
+    A pair that is aligned to rounding is put inside a block, where its residual enters only once.
     """
     s0 = r01 * r01 + r02 * r02 + r03 * r03
     s1 = r01 * r01 + r12 * r12 + r13 * r13
@@ -203,18 +205,18 @@ def _choose_path(r01, r02, r03, r12, r13, r23):
         rho = _row_rho(q01, q02, q03, q12, q13, q23)
         if rho > best:
             best, path = rho, pivot
-        if rho > ENOUGH:
+        if rho > MIN_RHO.nodes_16:
             break
     largest = max(max(abs(r01), abs(r23)), max(max(abs(r02), abs(r13)), max(abs(r03), abs(r12))))
-    aligned = largest > ALIGNED
-    if best > ENOUGH and not aligned:
+    aligned = largest > ALIGNED_CORRELATION
+    if best > MIN_RHO.nodes_16 and not aligned:
         return path, best
     if aligned:
         best = 0.0
-    for block in range(BLOCK, BLOCK + 3):
+    for block in range(FIRST_BLOCK_PATH, FIRST_BLOCK_PATH + 3):
         q01, q02, q03, q12, q13, q23 = _relabel(block, r01, r02, r03, r12, r13, r23)
         rho = _block_rho(q01, q02, q03, q12, q13, q23)
-        if rho > best and (not aligned or max(abs(q01), abs(q23)) > ALIGNED):
+        if rho > best and (not aligned or max(abs(q01), abs(q23)) > ALIGNED_CORRELATION):
             best, path = rho, block
     return path, best
 
@@ -224,7 +226,7 @@ def orthants(r01, r02, r03, r12, r13, r23):
     """P4, p01, p02, p03, p12, p13, p23 of four fields with these correlations."""
     path, rho = _choose_path(r01, r02, r03, r12, r13, r23)
     q01, q02, q03, q12, q13, q23 = _relabel(path, r01, r02, r03, r12, r13, r23)
-    if path < BLOCK:
+    if path < FIRST_BLOCK_PATH:
         P4, p01, p02, p03, p12, p13, p23 = _row_path(rho, q01, q02, q03, q12, q13, q23)
     else:
         P4, p01, p02, p03, p12, p13, p23 = _block_path(rho, q01, q02, q03, q12, q13, q23)

@@ -1,7 +1,7 @@
-"""One-dimensional rules for E[f(z)], z ~ N(0, 1).
+"""One-dimensional quadratures for E[f(z)], z ~ N(0, 1).
 
 Polynomials: ``gauss_hermite``. Functions analytic in a strip: ``trapezoid`` and ``midpoint`` (no node at the origin;
-``widening`` for rules of few nodes). Kinks and jumps at known places: ``panels``, ``piecewise``, ``graded`` about 0.
+``widening`` for few nodes). Kinks and jumps at known points: ``panels``, ``piecewise``, and ``graded`` about 0.
 """
 
 import math
@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from .._base.jit import jit
 from .two_point import SQRT_2PI
 
-RANGE = 10.0  # standard deviations, where nothing else is said
+RANGE = 10.0  # default half width in standard deviations; the probability outside is 1.5e-23
 
 
 @cache
@@ -24,9 +24,9 @@ def gauss_hermite(n):
     return u, p / p.sum()
 
 
-def tensor(rule, d):
-    """Nodes (d, P) and weights (P,) of a rule, (nodes, weights), in d directions at once."""
-    nodes, weights = (np.array(np.meshgrid(*[x] * d, indexing="ij")).reshape(d, -1) for x in rule)
+def tensor(quadrature, d):
+    """Nodes (d, P) and weights (P,) of the tensor product in d dimensions of a quadrature (nodes, weights)."""
+    nodes, weights = (np.array(np.meshgrid(*[x] * d, indexing="ij")).reshape(d, -1) for x in quadrature)
     return nodes, np.prod(weights, axis=0)
 
 
@@ -49,14 +49,14 @@ def midpoint(n, half_width=9.0):
 def widening(n):
     """Midpoint rule on a range that grows with n from [-7, 7] to [-9, 9].
 
-    With few nodes a narrow range is best; since it grows, two sizes differ by the truncation error too.
+    With few nodes a narrow range is best.  Because it grows, the difference of two sizes includes the truncation error.
     """
     return midpoint(n, min(9.0, 7.0 + (n - 24) / 16))
 
 
 @lru_cache(maxsize=64)
 def trapezoid(step, half_width=RANGE):
-    """Trapezoid rule on [-half_width, half_width], with steps of at most this size and weights of sum one."""
+    """Trapezoid rule on [-half_width, half_width], with steps of at most ``step`` and weights of sum one."""
     n = math.ceil(half_width / step)
     z = half_width / n * np.arange(-n, n + 1)
     weight = np.exp(-0.5 * z * z)
@@ -68,7 +68,7 @@ def trapezoid(step, half_width=RANGE):
 
 def sobol(d, log2, seed):
     """Scrambled Sobol points (2^log2, d) of N(0, 1), from a seed or a Generator."""
-    from scipy.stats import qmc  # half a second that only this rule pays
+    from scipy.stats import qmc  # imported here because it takes half a second
 
     return ndtri(qmc.Sobol(d, seed=np.random.default_rng(seed)).random_base2(log2))
 
@@ -80,11 +80,11 @@ def legendre(n):
     return 0.5 * (1 + x), 0.5 * p
 
 
-def panels(edges, parts):
-    """Gauss-Legendre rules, weights of sum one, between ascending edges (n, m), each interval cut into equal parts."""
+def panels(edges, pieces):
+    """Gauss-Legendre rules, weights of sum one, between ascending edges (n, m), each interval cut into equal pieces."""
     x, p = legendre(16)
-    x = (np.arange(parts)[:, None] + x).ravel() / parts
-    p = np.tile(p, parts) / parts
+    x = (np.arange(pieces)[:, None] + x).ravel() / pieces
+    p = np.tile(p, pieces) / pieces
     width = np.diff(edges)[..., None]
     z = (edges[:, :-1, None] + width * x).reshape(len(edges), -1)
     weight = (width * p).reshape(len(edges), -1) * np.exp(-0.5 * z * z)
@@ -92,7 +92,7 @@ def panels(edges, parts):
 
 
 def piecewise(kinks, step):
-    """A rule for a function with these jumps and kinks: the trapezoid rule where there are none."""
+    """Quadrature for a function with jumps or kinks at ``kinks``: panels, or the trapezoid rule if there are none."""
     if kinks:
         return tuple(x[0] for x in panels(np.array([[-RANGE, *kinks, RANGE]]), 16))
     return trapezoid(step)
@@ -100,7 +100,7 @@ def piecewise(kinks, step):
 
 @cache
 def graded(n, half_width=9.0):
-    """Gauss-Legendre panels that shrink towards 0, where the kink of a closed-form partner sits; exact beside it."""
+    """Gauss-Legendre panels that shrink towards 0, where the other function of a pair has its kink."""
     edges = np.linspace(0.0, half_width, n // 8 + 1)
     edges = np.concatenate([[0.0], edges[1] * 0.15 ** np.arange(12, 0, -1), edges[1:]])
     x, p = legendre(12)
@@ -111,9 +111,9 @@ def graded(n, half_width=9.0):
 
 
 def adaptive(f, kinks, half_width, *, relative, absolute=0.0):
-    """E[f(z)] of a function with values in any vector space, by adaptive quadrature; and what went wrong, or "".
+    """E[f(z)] of a function with values in any vector space, by adaptive quadrature; and the reason of failure, or "".
 
-    It is told of the kinks, and by ``absolute`` of what is rounding in f.
+    ``kinks`` are points at which f is not smooth, ``absolute`` is the rounding error of f.
     """
     value, _, info = quad_vec(
         lambda z: f(z) * math.exp(-0.5 * z * z) / SQRT_2PI, -half_width, half_width, epsabs=max(absolute, 1e-200),
@@ -125,7 +125,7 @@ def adaptive(f, kinks, half_width, *, relative, absolute=0.0):
 
 @jit
 def factor(S):
-    """Lower triangular L with L L^T = S; exactly dependent fields get a zero column."""
+    """Lower triangular L with L L^T = S; a linearly dependent field has a zero column."""
     n = S.shape[0]
     L = np.zeros((n, n))
     for j in range(n):

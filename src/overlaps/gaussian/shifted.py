@@ -1,25 +1,35 @@
 """Gaussian integrals of linear, quadratic, relu and erf(x / sqrt 2) of fields that have means, in closed form.
 
-relu' and erf are step functions theta: relu'(a) = theta(a), erf(a / sqrt 2) = 2 E[theta(a + xi)] - 1 xi ~ N(0, 1).
-Everything is therefore a density d_a of a field at zero, a conditional one-point function of the other field there, or
-the probability that both are positive.  Polynomials follow from E[f(a) h(b)] = sum_j S_ab^j / j! E[f^(j)] E[h^(j)],
-a sum of three terms.  At means zero these are the integrals of ``two_point``.
+relu' and erf follow from the step function theta: relu'(a) = theta(a) and erf(a / sqrt 2) = 2 E[theta(a + xi)] - 1
+with xi ~ N(0, 1).  Each integral is therefore made of the density d_a of a field at zero, a conditional one-point
+function of the other field there, and the probability that both are positive.  Polynomials follow from
+E[f(a) h(b)] = sum_j S_ab^j / j! E[f^(j)] E[h^(j)], a sum of three terms.  For zero means these are the integrals of
+``two_point``.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from .._base.jit import jit
-from .two_point import ERF, QUADRATIC, RELU, known
+from .two_point import ERF, QUADRATIC, RELU, SQRT_2PI, known
 
-SQRT_2PI = math.sqrt(2 * math.pi)
-FAR = 0.925  # correlation from which the density of two fields is integrated from the singular side
-X6, W6 = np.polynomial.legendre.leggauss(6)
-X12, W12 = np.polynomial.legendre.leggauss(12)
-X20, W20 = np.polynomial.legendre.leggauss(20)
-TINY = 1e-300
-PARALLEL = 1.0 - 2.0**-53  # largest correlation of two fields: what of one the other leaves is then rounding
+(X6, W6), (X12, W12), (X20, W20) = map(np.polynomial.legendre.leggauss, (6, 12, 20))
+
+
+class MaxCorrelation(NamedTuple):
+    """Largest |correlations| of two fields, by purpose: up to the first three, 6, 12, 20 nodes have errors of 1e-15."""
+
+    nodes_6: float = 0.3
+    nodes_12: float = 0.75
+    nodes_20: float = 0.925  # above, the expansion about full correlation is used: Genz (2004)
+    parallel: float = 1.0 - 2.0**-53  # correlations are clipped to this, to keep 1 - r^2 positive
+
+
+MAX_CORRELATION = MaxCorrelation()
+FAR = MAX_CORRELATION.nodes_20
+SMALLEST_VARIANCE = 1e-300  # replaces variances of zero in divisions
 
 
 @jit(inline=True)
@@ -47,7 +57,7 @@ def _angle_integral(h, k, r, x, w):
 @jit(no_reference_counting=True)
 def _nearly_parallel(h, k, r):
     """P(x < h, y < k) for correlations near 1 or -1: Genz (2004), with k -> -k for negative ones."""
-    # for r < 0 the second field is turned round: the expansion is about full correlation, of either sign
+    # the expansion is about full correlation; for r < 0 the sign of the second field is reversed
     x, y = -h, -k if r > 0.0 else k  # P(X > x, Y > y) for correlation |r|
     xy, total = x * y, 0.0
     if abs(r) < 1.0:
@@ -68,7 +78,7 @@ def _nearly_parallel(h, k, r):
             rs = math.sqrt(1.0 - xs)
             power = -0.5 * (bs / xs + xy)
             if power > -100.0:
-                # what is left of the integrand after its singular part, which was integrated in closed form above
+                # the integrand without its singular term, which was integrated in closed form above
                 smooth = math.exp(-xy * (1.0 - rs) / (2.0 * (1.0 + rs))) / rs
                 total += a * W20[i] * math.exp(power) * (smooth - (1.0 + c * xs * (1.0 + d * xs)))
         total = -total / (2 * math.pi)
@@ -81,13 +91,13 @@ def _nearly_parallel(h, k, r):
 def both(h, k, r):
     """(Phi2(h, k; r), Phi2(h, k; r) - Phi(h) Phi(k)), to 1e-15."""
     Ph, Pk = Phi(h), Phi(k)
-    if abs(r) > FAR:
+    if abs(r) > MAX_CORRELATION.nodes_20:
         P = _nearly_parallel(h, k, r)
         return P, P - Ph * Pk
-    # the density varies over an angle of order sqrt(1 - r^2): 6, 12 and 20 nodes have 1e-15 up to these correlations
-    if abs(r) < 0.3:
+    # the density varies over an angle of order sqrt(1 - r^2)
+    if abs(r) < MAX_CORRELATION.nodes_6:
         c = _angle_integral(h, k, r, X6, W6)
-    elif abs(r) < 0.75:
+    elif abs(r) < MAX_CORRELATION.nodes_12:
         c = _angle_integral(h, k, r, X12, W12)
     else:
         c = _angle_integral(h, k, r, X20, W20)
@@ -97,7 +107,7 @@ def both(h, k, r):
 
 @jit(inline=True)
 def at_zero(mu, s):
-    """(density at zero, P(> 0), mu / s) of a field N(mu, s); of one without variance its sign."""
+    """(density at zero, P(> 0), mu / s) of a field N(mu, s); without variance (0, theta(mu), 0)."""
     if s <= 0.0:
         return 0.0, (1.0 if mu > 0.0 else (0.5 if mu == 0.0 else 0.0)), 0.0
     root = math.sqrt(s)
@@ -123,14 +133,14 @@ def one_point(f, mu, s):
 @jit(inline=True)
 def _given_zero(h, k, r):
     """Standardised mean of b given a = 0, fields of unit variance, means h and k and correlation r."""
-    # k - r h, where nearly parallel fields of equal means, or of opposite ones, lose no digits
+    # k - r h, without cancellation for nearly parallel fields of equal or opposite means
     left = (k - h) + h * (1.0 - r) if r > 0.0 else (k + h) - h * (1.0 + r)
     return left / math.sqrt((1.0 - r) * (1.0 + r))
 
 
 @jit(no_reference_counting=True)
 def _series(f, h, mu_a, mu_b, saa, sbb, sab):
-    """The table of ``shifted_pair`` where one of the two is a polynomial of degree 2 at most."""
+    """The table of ``shifted_pair`` if one of the two functions is a polynomial of degree 2 at most."""
     f0, f1, f2, f3, f4 = one_point(f, mu_a, saa)
     h0, h1, h2, h3, h4 = one_point(h, mu_b, sbb)
     c = 0.5 * sab * sab
@@ -146,22 +156,24 @@ def _series(f, h, mu_a, mu_b, saa, sbb, sab):
 
 @jit(no_reference_counting=True)
 def _steps(f, h, mu_a, mu_b, saa, sbb, sab):
-    """The table of ``shifted_pair`` of relu and erf."""
+    """The table of ``shifted_pair`` for relu and erf."""
     sa, sb = saa + (1.0 if f == ERF else 0.0), sbb + (1.0 if h == ERF else 0.0)
     da, Pa, ra = at_zero(mu_a, sa)
     db, Pb, rb = at_zero(mu_b, sb)
     scale = math.sqrt(sa * sb)
     if scale > 0.0:
-        # one correlation for all terms: they cancel where fields are parallel, to 1e-16 if it is the same for all
-        r, x, y = min(max(sab / scale, -PARALLEL), PARALLEL), mu_a / math.sqrt(sa), mu_b / math.sqrt(sb)
+        # all terms use the same r, because they cancel for parallel fields: to 1e-16 only if r is the same in all
+        r = min(max(sab / scale, -MAX_CORRELATION.parallel), MAX_CORRELATION.parallel)
+        x, y = mu_a / math.sqrt(sa), mu_b / math.sqrt(sb)
         sab, rest = r * scale, math.sqrt((1.0 - r) * (1.0 + r))
         P, covariance = both(x, y, r)
         ub, root_b, ua, root_a = _given_zero(x, y, r), rest * math.sqrt(sb), _given_zero(y, x, r), rest * math.sqrt(sa)
     else:
-        P, covariance, root_b, root_a = Pa * Pb, 0.0, math.sqrt(max(sb, TINY)), math.sqrt(max(sa, TINY))
+        P, covariance = Pa * Pb, 0.0
+        root_b, root_a = math.sqrt(max(sb, SMALLEST_VARIANCE)), math.sqrt(max(sa, SMALLEST_VARIANCE))
         ub, ua = mu_b / root_b, mu_a / root_a
     Qb, Qa, eb, ea = Phi(ub), Phi(ua), phi(ub), phi(ua)
-    ca, cb = sab / max(sa, TINY), sab / max(sb, TINY)
+    ca, cb = sab / max(sa, SMALLEST_VARIANCE), sab / max(sb, SMALLEST_VARIANCE)
     if f == ERF and h == ERF:
         return (
             (2 * Pa - 1) * (2 * Pb - 1) + 4 * covariance,
@@ -217,5 +229,5 @@ def shifted_self(f, mu, s):
 
 @jit(no_reference_counting=True)
 def product(f, h, mu_a, mu_b, saa, sbb, sab):
-    """E[f h] alone."""
+    """E[f h]."""
     return shifted_pair(f, h, mu_a, mu_b, saa, sbb, sab)[0]

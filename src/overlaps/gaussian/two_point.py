@@ -5,9 +5,9 @@ covariance ``sab`` has four numbers, and :func:`two_point` is their table::
 
     E[f(a) h(b)]     E[f'(a) h'(b)]     E[f''(a) h(b)]     E[f(a) h''(b)]
 
-Functions are integer codes inside kernels: a code costs nothing at run time, a jitted function passed as an argument
-is compiled again in every process.  They are NumPy integers because numba compiles a kernel anew for each literal
-int that it is called with, which makes nothing faster.
+Kernels take functions as integer codes, which cost nothing at run time: a jitted function as an argument would be
+compiled again in every process.  The codes are NumPy integers because numba compiles a kernel anew for each literal int
+that it is called with, which makes nothing faster.
 """
 
 import math
@@ -20,16 +20,16 @@ from .elementary import p
 LINEAR, QUADRATIC, RELU, ERF, SIGN = CODES = np.arange(5)
 NUMERIC = -1  # a user function: its integrals are computed by quadrature, outside these kernels
 
-# Determinant of two fields of signs, relative to the product of their variances. Below, it is rounding, and the fields
-# are one up to a sign.
-COPLANAR = 1e-15
+# Determinant of two fields, relative to the product of their variances, below which it is rounding: the fields of signs
+# then count as parallel. Ten times larger, an angle of 1e-7 would count as none.
+PARALLEL_TOL = 1e-15
 PI = math.pi
 SQRT_2PI = math.sqrt(2 * math.pi)
 
 
 @jit(inline=True)
 def known(f, h):
-    """Whether both codes stand for functions of the table."""
+    """Whether the table contains both functions."""
     return min(f, h) >= LINEAR and max(f, h) <= SIGN
 
 
@@ -49,7 +49,7 @@ def value(code, x):
 
 @jit(inline=True)
 def slope(code, x):
-    """g'(x); the derivative of relu is taken as 0 at 0, of the sign everywhere."""
+    """g'(x), where relu'(0) = 0 and sign'(x) = 0 everywhere."""
     if code == ERF:
         return math.sqrt(2 / PI) * math.exp(-0.5 * x * x)
     if code == RELU:
@@ -63,8 +63,8 @@ def slope(code, x):
 
 @jit(inline=True)
 def _erf_erf(saa, sbb, sab):
-    # Saad and Solla (1995).  lam = (1 + saa)(1 + sbb) - sab^2, written so that nothing cancels when a = b.  The bracket
-    # is not clipped at 0: the closure stays differentiable where fields coincide.
+    # Saad and Solla (1995).  root^2 = (1 + saa)(1 + sbb) - sab^2, written so that nothing cancels for a = b.  The
+    # bracket is not clipped at 0, to keep the closure differentiable where fields coincide.
     al, bl = 1.0 + saa, 1.0 + sbb
     root = math.sqrt(1.0 + saa + sbb + (saa * sbb - sab * sab))
     c = 2 / (PI * root)
@@ -88,15 +88,15 @@ def _relu_relu(saa, sbb, sab):
 
 @jit(inline=True)
 def _sign(h, saa, sbb, sab):
-    # An error function erf(x / sqrt(2 e)) as e vanishes: 1 + S becomes e + S for the sign alone.
+    # sign(x) is the limit e -> 0 of erf(x / sqrt(2 e)): for the sign, 1 + S becomes e + S.
     if h == QUADRATIC:
         return 0.0, 0.0, 0.0, 0.0
-    if h < ERF:  # as for erf below
+    if h < ERF:  # see erf in ``_ordered``
         c = (1.0 if h == LINEAR else 0.5) * math.sqrt(2 / (PI * saa))
         return c * sab, c, -c * sab / saa, 0.0
     bl = 1.0 + sbb if h == ERF else sbb
     det = (saa if h == ERF else 0.0) + (saa * sbb - sab * sab)
-    if det <= COPLANAR * saa * bl:  # one sign, or two of parallel fields, which stay so: nothing changes
+    if det <= PARALLEL_TOL * saa * bl:  # signs of parallel fields do not change
         return math.copysign(1.0, sab), 0.0, 0.0, 0.0
     root = math.sqrt(det)
     c = 2 / (PI * root)

@@ -1,8 +1,8 @@
-"""The setting: inputs (``spectrum``), order parameters (``state``), their law at the start (``start``), and the model.
+"""The learning problem: inputs (``spectrum``), order parameters (``state``), their initial law (``start``), the model.
 
-A new data model is a new ``Spectrum`` and a start, and nothing else. ``schedule`` says what changes while students
-learn: factors on the numbers of a model, in ``_schedule`` for compiled code; ``stages`` puts models in an order,
-``mixed`` in one step.
+A new data model needs only a ``Spectrum`` and a start. ``schedule`` contains factors on the numbers of a model that
+change during learning, ``_schedule`` the same for compiled code. ``stages`` is a sequence of models, ``mixed`` a
+mixture of models in each step. ``features`` is the table of features and functions that do not support them.
 """
 
 from ._schedule import factors, reached

@@ -1,20 +1,32 @@
 """Factors of schedules at a time, for compiled integrators and simulators.
 
-A schedule is a product of pieces; piece i multiplies the number ``channels[i]`` by a function with the code
-``codes[i]`` and the numbers x = ``data[edges[i] : edges[i + 1]]``: knots, then as many values; of a power, (begin,
-exponent, scale); of a polynomial, (begin, end, exponent, first, last).
+A schedule is a product of pieces. Piece i multiplies the number ``channels[i]`` by a function with the code
+``codes[i]`` and the parameters x = ``data[edges[i] : edges[i + 1]]``. These are the knots followed by the values there.
+For a power they are (begin, exponent, scale); for a polynomial (begin, end, exponent, first, last).
 """
 
 import math
+from typing import NamedTuple
 
 from .._base.jit import jit
 
-CONSTANT, LINEAR, COSINE, POWER, POLYNOMIAL = range(5)
+
+class Codes(NamedTuple):
+    """Codes of the kinds of pieces."""
+
+    constant: int = 0
+    linear: int = 1
+    cosine: int = 2
+    power: int = 3
+    polynomial: int = 4
+
+
+CODES = Codes()
 
 
 @jit(no_reference_counting=True)
 def reached(knots, t):
-    """Number of knots up to and with t, as ``np.searchsorted``, which takes longer to compile than all of this."""
+    """Number of knots <= t; ``np.searchsorted`` takes longer to compile than this module."""
     low, high = 0, knots.size
     while low < high:
         middle = (low + high) // 2
@@ -28,9 +40,9 @@ def reached(knots, t):
 @jit(no_reference_counting=True)
 def factor(code, x, t):
     """Value at time t of one piece; constant outside its knots, and right-continuous."""
-    if code == POWER:
+    if code == CODES.power:
         return (1.0 + max(t - x[0], 0.0) / x[2]) ** -x[1]
-    if code == POLYNOMIAL:
+    if code == CODES.polynomial:
         left = min(max((x[1] - t) / (x[1] - x[0]), 0.0), 1.0)
         return x[4] + (x[3] - x[4]) * left ** x[2]
     n = x.size // 2
@@ -38,10 +50,10 @@ def factor(code, x, t):
     if t < knots[0] or t >= knots[n - 1]:
         return values[0] if t < knots[0] else values[n - 1]
     i = reached(knots, t) - 1
-    if code == CONSTANT:
+    if code == CODES.constant:
         return values[i]
     fraction = (t - knots[i]) / (knots[i + 1] - knots[i])
-    if code == COSINE:
+    if code == CODES.cosine:
         fraction = (1.0 - math.cos(math.pi * fraction)) / 2
     return values[i] + fraction * (values[i + 1] - values[i])
 

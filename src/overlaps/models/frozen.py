@@ -1,4 +1,4 @@
-"""Frozen students: as further rows of the teacher, or with trained directions beside them."""
+"""Frozen students: as additional units of the teacher, or with trained directions added to their weights."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +21,7 @@ class _Previous:
         return "ov.previous_student"
 
     def __reduce__(self):
-        return "previous_student"  # the one of this module, in pickles, too
+        return "previous_student"  # unpickling returns the object of this module
 
 
 previous_student = _Previous()
@@ -32,23 +32,23 @@ def distill(
 ) -> tuple[Model, State]:
     r"""A new student that learns from a frozen one: distillation, self-training, weak to strong.
 
-    Labels are :math:`(1 - a)\, y + a\, \hat y_1` with the output :math:`\hat y_1` of the student of ``state``, which
-    does not learn any more. Its units are static rows beside the teachers', in each block of plain overlaps
+    Labels are :math:`(1 - a)\, y + a\, \hat y_1` with the output :math:`\hat y_1` of the student of ``state``, which is
+    frozen. Its units are additional teachers. The plain overlaps and second layers are
 
     .. math:: T' = \begin{pmatrix} q_1 & r_1 \\ r_1^T & t \end{pmatrix}, \qquad v^{*\prime} = (a\, v_1, (1 - a)\, v^*)
 
     Parameters
     ----------
     model : Model
-        The new student, of any K, with rates and label noise of its own, and the true teacher, M and ``v_star``.
+        The new student, of any K, with its rates and label noise, and the true teacher, M and ``v_star``.
     state : State
-        A record of the student that teaches: any of a trajectory of committee machines with these teachers.
+        The student that is frozen: any record of a committee machine with these teachers.
     Q : array_like, shape (K, K) or (L, K, K), or "copy", optional
-        The new student's start: covariance of its fields, for weights independent of the eigenspaces, or plain
-        block overlaps; its second layer is the model's. By default fresh units of weight variance 1, without overlaps.
-        "copy" starts from the frozen weights and second layer.
+        Start of the new student: covariance of its fields, for weights independent of the eigenspaces, or plain block
+        overlaps; its second layer is the model's. By default orthogonal units of weight variance 1, without overlaps
+        with teachers and frozen units. "copy" starts from the frozen weights and second layer.
     weight : float
-        The part a of the labels of the frozen student, between 0 and 1.
+        Weight a of the frozen student in the labels, between 0 and 1.
 
     Returns
     -------
@@ -61,13 +61,13 @@ def distill(
     ------
     ValueError
         A state of other teachers or inputs; frozen units of another activation than the teacher's; teachers that drift,
-        classes, latents, rules.
+        classes, latents, learning rules.
 
     Notes
     -----
-    Exact for N -> infinity: the pair is a committee machine like any other, for ``solve``, ``simulate`` and the rest.
-    The error on the truth, as on the frozen student, is a function of the same overlaps: ``traj.against(v_star)`` with
-    (0, v*) or (v1, 0). A teacher of signs makes hard labels of one frozen unit.
+    Exact for N -> infinity: the result is an ordinary committee machine, for ``solve``, ``simulate`` and all others.
+    The errors relative to the true teacher and to the frozen student are functions of the same overlaps:
+    ``traj.against(v_star)`` with (0, v*) or (v1, 0). For hard labels of one frozen unit use teachers of signs.
 
     Examples
     --------
@@ -88,8 +88,8 @@ def distill(
     hard = model.teacher_activation == sign
     if not hard and model.activation != model.teacher_activation:
         raise ValueError(
-            f"students of {model.activation} and teachers of {model.teacher_activation}; expected one activation: a "
-            "frozen student is a teacher, or ov.sign as the teachers', for hard labels."
+            f"students of {model.activation} and teachers of {model.teacher_activation}; expected one activation, "
+            "because a frozen student is a teacher; or ov.sign as that of the teachers, for hard labels."
         )
     if hard and K1 > 1:
         raise ValueError(f"hard labels of a student of K = {K1} units; expected one. Others take an ov.Rule.")
@@ -112,12 +112,12 @@ def distill(
 
 
 def without_frozen(state: State, M: int) -> State:
-    """The state with the last M of its teachers alone."""
+    """The state with the last M of its teachers only."""
     return replace(state, r=state.r[..., -M:], tau=state.tau[..., -M:, -M:], T=state.T[-M:, -M:])
 
 
-def turned(models: Any, teacher: Any, students: Any) -> tuple:
-    """Checked (teacher, students) of stages, one entry for each."""
+def checked_stages(models: Any, teacher: Any, students: Any) -> tuple:
+    """Checked (teacher, students) of :class:`overlaps.Stages`, one entry for each stage."""
     n = len(models)
     arguments = (
         ("teacher", teacher, "None or ov.previous_student"),
@@ -132,8 +132,8 @@ def turned(models: Any, teacher: Any, students: Any) -> tuple:
     for i, (label, begins) in enumerate(zip(teacher, students, strict=True)):
         if (label is None) != (begins is None) or (i == 0 and label is not None):
             raise ValueError(
-                f"stage {i} has teacher {label} and students {check.shown(begins)}; expected both or none, and none at "
-                "first: with ov.previous_student 'copy' or Q (K, K). Students of another K: chain ov.distill by hand."
+                f"stage {i} has teacher {label} and students {check.shown(begins)}; expected both or none, and none in "
+                "stage 0: with ov.previous_student 'copy' or Q (K, K). For students of another K call ov.distill."
             )
         if label is not None:
             check_features("distilled", models[i], name=f"models[{i}]")
@@ -145,7 +145,7 @@ def turned(models: Any, teacher: Any, students: Any) -> tuple:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LowRank(Immutable):
-    """A frozen student and trained directions beside it; made by :func:`low_rank`, which explains it.
+    """A frozen student plus trained directions; constructed by :func:`low_rank`.
 
     Attributes
     ----------
@@ -181,7 +181,7 @@ class LowRank(Immutable):
 
     @cached_property
     def flow(self) -> Model:
-        """The model whose students are the directions and whose static rows are frozen students, then teachers."""
+        """The model in which the directions are students, and frozen students and teachers are static rows."""
         base = self.model
         return replace(base, v=np.ones(self.rank), v_star=np.concatenate([-base.v, base.v_star]), eta_v=self.eta_a)
 
@@ -196,8 +196,8 @@ class LowRank(Immutable):
         a = np.asarray(a)
         n = self.model.K + self.model.M
         rest = np.broadcast_to(np.eye(n), (*a.shape[:-2], n, n))
-        still = np.zeros((*a.shape[:-2], self.model.M, self.rank))
-        return np.concatenate([np.concatenate([a, still], axis=-2), rest], axis=-1)
+        of_teachers = np.zeros((*a.shape[:-2], self.model.M, self.rank))
+        return np.concatenate([np.concatenate([a, of_teachers], axis=-2), rest], axis=-1)
 
 
 def low_rank(
@@ -205,7 +205,7 @@ def low_rank(
 ) -> tuple[LowRank, State]:
     r"""A frozen student plus trained directions, :math:`w_k = w^0_k + \sum_r a_{kr} u_r`.
 
-    The directions learn with the model's eta, the amplitudes stay or learn like a second layer,
+    The directions learn with the model's eta, the amplitudes are fixed or learn like a second layer,
 
     .. math:: u_r \mathrel{+}= \sum_k a_{kr} F_k\, x/\sqrt N, \qquad
               a_{kr} \mathrel{+}= \frac{\eta_a}{\eta N} F_k\, u_r \cdot x/\sqrt N
@@ -220,15 +220,16 @@ def low_rank(
     model : Model
         The network, with the rate of the directions; its second layer is fixed.
     state : State
-        The frozen student and the teachers: any record of a committee machine of this size.
+        The frozen student and the teachers: any record of a committee machine of these sizes.
     a : array_like, shape (K, rank)
         Amplitudes at the start.
     X : array_like, shape (rank, rank) or (L, rank, rank)
         Covariance of the directions' fields, for directions independent of the eigenspaces; or plain overlaps.
     G : array_like, shape (rank, K + M) or (L, rank, K + M), optional
-        The same of directions with frozen students and teachers; zeros by default. For L > 1 plain overlaps.
+        Covariance of the directions' fields with those of frozen students and teachers; zeros by default. For L > 1
+        plain overlaps.
     eta_a : float
-        Rate of the amplitudes; 0 keeps them.
+        Rate of the amplitudes; 0 keeps them fixed.
 
     Returns
     -------
@@ -240,14 +241,15 @@ def low_rank(
     Raises
     ------
     ValueError
-        Shapes that differ, overlaps of no real vectors, a second layer that is trained, teachers that drift, classes,
-        latents, rules.
+        Wrong shapes, overlaps that no real vectors have, a second layer that is trained, teachers that drift, classes,
+        latents, learning rules.
 
     Notes
     -----
     Exact for N -> infinity, for every spectrum, activation and schedule. ``traj.Q``, ``traj.R``, ``traj.eps_g`` are
     those of the adapted weights, ``traj.u`` (n, rank, rank) and ``traj.a`` (n, K, rank) those of the directions. With
-    rank K, an orthogonal a that stays, and u = 0, it is the training of all weights; an invertible a is another metric.
+    rank K, a fixed orthogonal a and u = 0 at the start, this is the training of all weights; another invertible a
+    corresponds to another metric.
 
     References
     ----------

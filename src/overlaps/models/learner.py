@@ -1,4 +1,4 @@
-"""Students that learn by a rule of their own, in place of the descent of a squared loss."""
+"""Students with a custom learning rule, in place of descent of the squared loss."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,9 +14,9 @@ from .state import gram
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Learner(Model):
-    """Students, teachers, inputs, and a :class:`overlaps.Rule`; made by :func:`learner`, which explains it.
+    """Students, teachers, inputs, and a :class:`overlaps.Rule`; constructed by :func:`learner`.
 
-    The second layer ``v`` of other models is the parameter theta of the rule; ``eta_v`` is its rate.
+    ``v``, the second layer of other models, is the parameter theta of the rule; ``eta_v`` is its rate.
     """
 
     def _check_data(self) -> None:
@@ -31,7 +31,7 @@ class Learner(Model):
 
     @property
     def groups(self) -> list[Any]:
-        """Indices of the eigenspaces in which tokens have one covariance, group by group."""
+        """Indices of the eigenspaces in which tokens have the same covariance, group by group."""
         rule = self.activation.learning
         if not rule.by_block:
             return super().groups
@@ -39,11 +39,11 @@ class Learner(Model):
         return [np.flatnonzero(number == g) for g in range(len(kinds))]
 
     def field_covariance(self, record: Any) -> Floats:
-        """Covariances (..., groups (K + M), K + M) of all fields of one token in ``record``, group below group."""
+        """Covariances (..., groups (K + M), K + M) of all fields of one token in ``record``, stacked by group."""
         if len(self.groups) == 1:
             return super().field_covariance(record)
-        late = () if record.is_state else (-3,)
-        return np.concatenate([gram(Q, R, np.expand_dims(T, late)) for _, Q, R, T in self.of_groups(record)], axis=-2)
+        times = () if record.is_state else (-3,)
+        return np.concatenate([gram(Q, R, np.expand_dims(T, times)) for _, Q, R, T in self.of_groups(record)], axis=-2)
 
     def __repr__(self):
         return super().__repr__().replace(f"{self.activation.name}/{self.activation.name}", self.activation.name, 1)
@@ -62,12 +62,12 @@ def learner(
     constraint: Literal["sphere"] | None = None,
     drift: float = 0.0,
 ) -> Learner:
-    r"""Students that learn by any local rule, on Gaussian inputs.
+    r"""Students with any local learning rule, on Gaussian inputs.
 
     .. math:: w_k \mathrel{+}= \eta F_k\, x/\sqrt N, \qquad \theta_k \mathrel{+}= (\eta_\theta/N)\, G_k
 
-    and with A = E[dF/dlambda], B = E[dF/dnu], C = E[F F^T] of :class:`overlaps.Rule` the overlaps follow the flow of
-    every other model of this library.
+    With A = E[dF/dlambda], B = E[dF/dnu], C = E[F F^T] of :class:`overlaps.Rule` the overlaps obey the same equations
+    as those of every other model.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def learner(
         One of :mod:`overlaps.rules`, or ``ov.Rule(force, K=, M=)``.
     theta : array_like, shape (K,), optional
         Initial parameters of the rule, by default its own or zeros: a second layer, offsets, or a rate that adapts to
-        the gradients. They are ``State.v`` and ``traj.v``.
+        the gradients. They are called ``State.v`` and ``traj.v``.
     eta, eta_theta : float
         Rates of weights and parameters.
     spectrum : Spectrum
@@ -86,7 +86,7 @@ def learner(
     Returns
     -------
     Learner
-        A Model: ``solve``, ``simulate`` and the others take it.
+        A Model, for ``solve``, ``simulate`` and all others.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def learner(
     Notes
     -----
     Exact for N -> infinity at fixed alpha = steps / N. A and B are the gradient of the recorded error only if the rule
-    descends it: theories of this library that rely on it refuse learners.
+    descends it. Functions that need this gradient do not support learners.
 
     Examples
     --------

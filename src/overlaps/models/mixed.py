@@ -1,4 +1,4 @@
-"""Tasks mixed in one step: every sample is of one of several tasks."""
+"""Tasks mixed in one step: every sample belongs to one of several tasks."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,21 +8,21 @@ import numpy as np
 from .._base import ArrayLike, Floats, Immutable, check
 from .features import check_features
 from .model import Model
-from .schedule import PROBES, Schedule
+from .schedule import N_CHECKED_TIMES, Schedule
 from .start import checked_start
 from .state import State
 
-# Shares may miss 1 by this, as thirds written with 12 digits do; by more, a share was forgotten.
-SUM = 1e-12
+# Largest deviation of the sum of shares from 1, that of thirds written with 12 digits.
+SHARE_SUM_TOL = 1e-12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Mixed(Immutable):
-    r"""Several tasks, from which every sample draws one: replay, interleaving, imbalance.
+    r"""Several tasks, one of which is drawn for every sample: replay, interleaving, imbalance.
 
-    A sample is of task i with probability :math:`\pi_i`, whatever its input. As in :class:`Stages`, the teachers of all
-    tasks are the M units of one state, and task i reads its own with ``v_star``. Tasks may differ in ``v_star``, the
-    teachers' activation, rates, noise and eigenvalues :math:`s^i_l` of the inputs. With A, B, C of
+    A sample belongs to task i with probability :math:`\pi_i`, independently of its input. As in :class:`Stages`, the
+    teachers of all tasks are the M units of one state, and ``v_star`` of task i selects its own. Tasks may differ in
+    ``v_star``, the teachers' activation, rates, noise and eigenvalues :math:`s^i_l` of the inputs. With A, B, C of
     :func:`overlaps.closure` for each task and plain overlaps,
 
     .. math:: \frac{dr^l}{d\alpha} = \sum_i \pi_i s^i_l (A_i r^l + B_i t^l), \qquad
@@ -35,24 +35,24 @@ class Mixed(Immutable):
         The tasks, of equal K, M, activation of the students, p and basis of the spectrum, weight decay and batch size,
         without drift.
     shares : array_like or sequence of Schedule
-        Their probabilities: n numbers >= 0 that sum to 1, or n schedules. For two tasks one Schedule suffices, the
-        share of the first.
+        Their probabilities: n numbers >= 0 that sum to 1, or n schedules. For two tasks one Schedule, that of the first
+        task, suffices.
     heads : array_like, shape (n, K), optional
-        A second layer of its own for every task, which moves in its own samples: v is then (n, K) in states, and
-        (times, n, K) in results. By default one readout serves all tasks, the start's.
+        A separate second layer for every task, trained on the samples of this task only: v is then (n, K) in states,
+        and (times, n, K) in results. By default all tasks have the same second layer, that of the start.
 
     Raises
     ------
     ValueError
         Models that do not agree; shares below 0, or that do not sum to 1; heads of another shape; an eigenvalue that
-        vanishes in the first task alone; rules, classes, spheres, drift, teachers of latents.
+        vanishes in the first task only; learning rules, classes, spheres, drift, teachers of latents.
 
     Notes
     -----
-    Taken by ``solve``, ``simulate``, ``fluctuations``, ``optimal_schedule`` and inside :class:`Stages`. Overlaps q, r,
+    Supported by ``solve``, ``simulate``, ``fluctuations``, ``optimal_schedule`` and in :class:`Stages`. Overlaps q, r,
     tau are in units of the eigenvalues of ``models[0]``. eps_g is the mean :math:`\sum_i \pi_i \epsilon_i`;
-    ``traj.error(i)`` is one task's at all times. Exact for N -> infinity. The flow is linear in the shares, and
-    does not know whether batches are drawn sample by sample, or with b_i samples of task i.
+    ``traj.error(i)`` is the error of task i at all times. Exact for N -> infinity. The flow is linear in the shares: it
+    is the same for batches drawn sample by sample and for batches with b_i samples of task i.
 
     References
     ----------
@@ -104,7 +104,7 @@ class Mixed(Immutable):
         return len(self.models)
 
     def __getattr__(self, name):
-        # what all tasks have in common: sizes, activation of students, spectrum in whose units overlaps are
+        # attributes common to all tasks: sizes, activation of students, the spectrum that sets the units of overlaps
         if name.startswith("_") or "models" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.models[0], name)
@@ -118,12 +118,12 @@ class Mixed(Immutable):
 
     @property
     def tasks(self) -> tuple:
-        """The models, by the name that they have in every model."""
+        """The models; every model has this attribute."""
         return self.models
 
     @property
     def combinations(self) -> tuple[str, ...]:
-        """Features of tasks that are put together."""
+        """Names of the features that are due to mixing."""
         return ("Mixed",) if self.heads is None else ("Mixed", "heads")
 
     @property
@@ -155,10 +155,10 @@ class Mixed(Immutable):
         return np.concatenate([shares, 1 - shares]) if len(shares) < len(self) else shares
 
     def probe(self, begin: float, end: float) -> None:
-        """Refuse shares that are no probabilities on [begin, end]."""
-        times = np.unique(np.r_[np.linspace(begin, end, PROBES), self.knots])
+        """Raise ``ValueError`` if shares are no probabilities at a time in [begin, end]."""
+        times = np.unique(np.r_[np.linspace(begin, end, N_CHECKED_TIMES), self.knots])
         shares = self.at(times)
-        bad = ~((shares.min(axis=0) >= 0) & (np.abs(shares.sum(axis=0) - 1) <= SUM))
+        bad = ~((shares.min(axis=0) >= 0) & (np.abs(shares.sum(axis=0) - 1) <= SHARE_SUM_TOL))
         if np.any(bad):
             where = int(np.argmax(bad))
             raise ValueError(
@@ -173,7 +173,7 @@ class Mixed(Immutable):
         return np.array([np.divide(x.spectrum.s, first, out=np.ones_like(first), where=first > 0) for x in self.models])
 
     def of(self, i: int, v: Floats) -> Floats:
-        """The second layer (..., K) of task i among those of a state or of records, v (..., K) or (..., n, K)."""
+        """The second layer (..., K) of task i, from v (..., K) or (..., n, K) of a state or of records."""
         return v if self.heads is None else v[..., i, :]
 
     def enter(self, start: State) -> State:
@@ -192,7 +192,7 @@ class Mixed(Immutable):
 
 
 def check_alike(first, model, i, names=(), differ=()):
-    """Refuse a model that is not another task for the network of the first one, on inputs with the same eigenspaces."""
+    """Raise ``ValueError`` unless a model is a task for the network of the first one, with the same eigenspaces."""
     one, other = first.spectrum, model.spectrum
     bases = [np.zeros(0) if x.basis is None else x.basis for x in (one, other)]
     differ = {name: getattr(first, name) != getattr(model, name) for name in ("K", "M", "activation", *names)} | {

@@ -19,12 +19,16 @@ from .state import State, gram, reciprocal
 class GaussianMixture(Model):
     r"""Inputs in classes, :math:`x = \mu_c + z`, with a label for each class, a teacher, or both.
 
-    Made by :func:`gaussian_mixture`, which explains the parameters; ``dataclasses.replace(model, eta=0.1)`` makes a
-    variant. :meth:`random_start` draws students N(0, student_scale^2) and teachers N(0, 1), entry by entry, given the
-    class means: in block l, with centroids X of rank rho, :math:`XX^T = G^l`, the weights along them are N(0, 1) and
-    the rest is a Wishart matrix of :math:`n_l - \rho` degrees of freedom; means of the fields are :math:`O(N^{-1/2})`.
-    Exact in law. It raises ``ValueError`` where blocks are no integers or have fewer coordinates than the means have
-    dimensions, for another N than the means', and for a teacher of latents. Attributes beside those of :class:`Model`:
+    Constructed by :func:`gaussian_mixture`; see there for the parameters. ``dataclasses.replace(model, eta=0.1)`` makes
+    a variant.
+
+    :meth:`random_start` draws students N(0, student_scale^2) and teachers N(0, 1), entry by entry, given the class
+    means. In block l, with centroids X of rank rho, :math:`XX^T = G^l`, the weights along the centroids are N(0, 1) and
+    the remaining overlaps are a Wishart matrix of :math:`n_l - \rho` degrees of freedom; means of the fields are
+    :math:`O(N^{-1/2})`. This is exact in law. It raises ``ValueError`` if block sizes are no integers or smaller than
+    the rank of the means, for another N than that of the means, and for a teacher of latents.
+
+    Additional attributes, besides those of :class:`Model`:
 
     Attributes
     ----------
@@ -35,9 +39,9 @@ class GaussianMixture(Model):
     ratios : ndarray, shape (C, L)
         Variances of the classes, relative to the eigenvalues of the spectrum.
     means : ndarray, shape (C, N), or None
-        The class means, where the model was made of them; they fix N.
+        The class means, if the model was constructed from them; they fix N.
     latent : bool
-        Whether the teacher acts on latent variables; its overlaps with the inputs are then data of the state.
+        Whether the teacher acts on latent variables; its overlaps with the inputs are then given by the state.
     """
 
     weights: Any = None
@@ -47,7 +51,7 @@ class GaussianMixture(Model):
     means: Any = None
     latent: bool = False
 
-    only_random = ("Inputs in classes know random weights only.",) * 2
+    only_random = ("Inputs in classes support random weights only.",) * 2
 
     def _check_data(self) -> None:
         weights = check.array("weights", self.weights, ("C",))
@@ -76,15 +80,14 @@ class GaussianMixture(Model):
 
     @property
     def latent_teacher(self) -> bool:
-        """Whether the teacher sees latents instead of the inputs."""
+        """Whether the teacher acts on latents instead of the inputs."""
         return self.latent
 
     @cached_property
-    def groups(self) -> list[Any]:  # computed once
+    def groups(self) -> list[Any]:
         """Indices of the blocks whose variances have the same ratios in all classes, group by group.
 
-        The ratios of blocks without variance say nothing: these are in the group of the first block that has some,
-        ``groups[0]``.
+        Blocks without variance belong to the group of the first block with variance, whatever their ratios.
         """
         with_variance = self.spectrum.s > 0
         ratios = np.where(with_variance, self.ratios, self.ratios[:, [np.argmax(with_variance)]])
@@ -92,21 +95,21 @@ class GaussianMixture(Model):
         return [np.flatnonzero(np.ravel(group) == g) for g in np.argsort(first)]
 
     @cached_property
-    def classes(self) -> Classes:  # computed once
-        """Probabilities, labels and ratios as the closure takes them."""
+    def classes(self) -> Classes:
+        """Probabilities, labels and ratios, for the closure."""
         firsts = [blocks[np.argmax(self.spectrum.s[blocks])] for blocks in self.groups]
         return Classes(self.weights, self.labels, self.ratios[:, firsts])
 
-    # A centroid mu_c is one more static row sqrt(N) mu_c beside the teachers, whose overlaps with the students are the
-    # means of their fields.  In the arrays of the flow, rows [r, m] and sources [[tau, h], [h^T, G]], teachers carry
-    # the eigenvalue of their block and centroids do not; then the one right-hand side serves both.
+    # A centroid mu_c is an additional static row sqrt(N) mu_c. Its overlaps with the students are the means of their
+    # fields. In the arrays of the flow, rows [r, m] and sources [[tau, h], [h^T, G]], entries of teachers contain the
+    # eigenvalue of their block and those of centroids do not. The same right-hand side then applies to both.
 
     def rows(self, record: Any) -> Floats:
         """Overlaps (..., L, K, M + C) of students and static rows in ``record``, a state or records."""
         return np.concatenate([record.r, record.m], axis=-1)
 
     def split_rows(self, joint: Floats) -> dict[str, Floats]:
-        """The parts r and m, by name, of ``joint`` overlaps with static rows (..., M + C)."""
+        """Arrays r and m, by name, from ``joint`` overlaps with static rows (..., M + C)."""
         return {"r": joint[..., : self.M], "m": joint[..., self.M :]}
 
     def _static_overlaps(self, record: Any) -> Floats:
@@ -114,67 +117,69 @@ class GaussianMixture(Model):
         return gram(record.tau, record.h, self.gram)
 
     def plain_overlaps(self, state: State) -> Floats:
-        """As of any model, in ``state``; where s = 0 teachers have nothing but means: they are sums of centroids."""
-        joint, still, (K, M, C) = super().plain_overlaps(state), self.spectrum.s == 0, (self.K, self.M, self.n_classes)
-        if self.latent or not (M and np.any(still)):
+        """As :meth:`Model.plain_overlaps`; in blocks with s = 0 teachers are linear combinations of centroids."""
+        joint, (K, M, C) = super().plain_overlaps(state), (self.K, self.M, self.n_classes)
+        constant = self.spectrum.s == 0
+        if self.latent or not (M and np.any(constant)):
             return joint
-        hidden, together = state.nu - self._means_with_variance(state).sum(axis=0), self.gram[still].sum(axis=0)
-        sums = hidden @ np.linalg.pinv(together, rcond=check.PSD_TOLERANCE, hermitian=True)
-        if np.max(np.abs(sums @ together - hidden)) > check.PSD_TOLERANCE * max(1.0, np.max(np.abs(state.nu))):
+        # the teachers' means from these blocks determine the coefficients of the combinations
+        means, total = state.nu - self._means_with_variance(state).sum(axis=0), self.gram[constant].sum(axis=0)
+        coefficients = means @ np.linalg.pinv(total, rcond=check.PSD_TOLERANCE, hermitian=True)
+        if np.max(np.abs(coefficients @ total - means)) > check.PSD_TOLERANCE * max(1.0, np.max(np.abs(state.nu))):
             raise check.refused("nu", state.nu.tolist(), "sums of h / s and, where s = 0, of rows of gram.")
         rows = np.zeros((K + M + C, K + C))
-        rows[:K, :K], rows[K : K + M, K:], rows[K + M :, K:] = np.eye(K), sums, np.eye(C)
-        joint[still] = rows @ gram(state.q, state.m, self.gram)[still] @ rows.T
+        rows[:K, :K], rows[K : K + M, K:], rows[K + M :, K:] = np.eye(K), coefficients, np.eye(C)
+        joint[constant] = rows @ gram(state.q, state.m, self.gram)[constant] @ rows.T
         return joint
 
     def _means_with_variance(self, record):
-        """Parts (..., L, M, C) of the teachers' means from eigenspaces with variance; the rest of them is elsewhere."""
+        """Contributions (..., L, M, C) of the eigenspaces with variance to the means of the teachers."""
         return reciprocal(self.spectrum.s)[:, None, None] * record.h
 
     def field_covariance(self, record: Any) -> Floats:
-        """Covariances of all fields in ``record``, and their means, as the closure sees them.
+        """Covariances of all fields in ``record``, and their means: the argument S of the closure.
 
-        Shape (..., groups n, n), n = K + M + C: for each group of blocks the covariance and, in the rows and columns of
-        the centroids, the means.  The corner is what makes it a Gram matrix.
+        Shape (..., groups n, n), n = K + M + C: for each group of blocks the covariance, and in the rows and columns of
+        the centroids the means.  The block of the centroids completes it to a Gram matrix.
         """
-        s, parts = self.spectrum.s, []
+        s, matrices = self.spectrum.s, []
         bounded, of_teachers = np.maximum(s, 1e-9 * s.max()), self._means_with_variance(record)
-        # where inputs do not vary; means add up, so that any group may have it
-        hidden = record.nu - of_teachers.sum(axis=-3)
+        # contribution of blocks without variance; means are additive, so that it may be assigned to any group
+        constant = record.nu - of_teachers.sum(axis=-3)
         for g, (blocks, Q, R, T) in enumerate(self.of_groups(record)):
             m = record.m[..., blocks, :, :].sum(axis=-3)
             corner = np.tensordot(1 / bounded[blocks], self.gram[blocks], axes=1)
             T, nu = T if len(self.groups) > 1 else record.T, record.nu
             if len(self.groups) > 1:
-                nu = of_teachers[..., blocks, :, :].sum(axis=-3) + (hidden if g == 0 else 0.0)
+                nu = of_teachers[..., blocks, :, :].sum(axis=-3) + (constant if g == 0 else 0.0)
             if not record.is_state:
                 T, nu = np.expand_dims(T, -3), np.expand_dims(nu, -3)
             means = np.concatenate([m, np.broadcast_to(nu, (*m.shape[:-2], *nu.shape[-2:]))], axis=-2)
-            parts.append(gram(gram(Q, R, T), means, corner))
-        return np.concatenate(parts, axis=-2)
+            matrices.append(gram(gram(Q, R, T), means, corner))
+        return np.concatenate(matrices, axis=-2)
 
     def means_at(self, N: int) -> Floats:
-        """The class means (C, N) of a model that was made of them.
+        """The class means (C, N) of a model that was constructed from them.
 
         Parameters
         ----------
         N : int
-            Input dimension; theirs.
+            Input dimension; that of the means.
 
         Raises
         ------
         ValueError
-            The model knows ``gram`` only, or another N.
+            The model contains ``gram`` only, or means of another N.
         """
         if self.means is None:
             raise ValueError(
-                "the model knows the overlaps of its class means, gram, only; expected one made with means=."
+                "the model contains only gram, the overlaps of its class means; expected one made with means=."
             )
         self.check_size(N)
         return self.means
 
     def check_size(self, N: int) -> None:
-        """Refuse an input dimension N other than the means', where the model was made of them.
+        """Raise ``ValueError`` for an N other than that of the means, if the model was constructed from them.
 
         Parameters
         ----------
@@ -193,17 +198,16 @@ class GaussianMixture(Model):
 
     def _drawn(self, N, rng, scale):
         if self.latent:
-            raise ValueError("the teacher acts on latents, whose law the model does not know; expected a given State.")
+            raise ValueError("the teacher acts on latents, whose law is not in the model; expected a given State.")
         sizes = self.spectrum.block_sizes(N)
         self.check_size(N)
         K, P = self.K, self.K + self.M
-        # students come with their scale, teachers with unit entries, as in ``random_start``
+        # standard deviations of the entries, as in ``random_start``
         length = np.r_[np.full(K, scale), np.ones(self.M)][:, None]
         joint, with_means = np.zeros((sizes.size, P, P)), np.zeros((sizes.size, P, self.labels.size))
         for block, n in enumerate(sizes):
             X = overlap_factor(self.gram[block], n, block)
-            # directions without a part of any class mean: there weights are drawn with all others, outside
-            X = X[:, np.any(X != 0, axis=0)]
+            X = X[:, np.any(X != 0, axis=0)]  # directions orthogonal to all class means belong to ``outside``
             inside = length * rng.standard_normal((P, X.shape[1])) / np.sqrt(N)
             outside = length * bartlett_factor(rng, P, n - X.shape[1]) / np.sqrt(N)
             joint[block], with_means[block] = inside @ inside.T + outside @ outside.T, inside @ X.T
@@ -218,8 +222,8 @@ class GaussianMixture(Model):
 def _gram_of_means(spectrum, means):
     """Overlaps (L, C, C) of the class means in each eigenspace."""
     means = means if spectrum.basis is None else means @ spectrum.basis
-    parts = np.split(means, np.cumsum(spectrum.block_sizes(means.shape[1]))[:-1], axis=1)
-    return np.array([part @ part.T for part in parts])
+    blocks = np.split(means, np.cumsum(spectrum.block_sizes(means.shape[1]))[:-1], axis=1)
+    return np.array([X @ X.T for X in blocks])
 
 
 def gaussian_mixture(
@@ -248,9 +252,9 @@ def gaussian_mixture(
     .. math:: c \sim \pi, \quad z \sim N\Big(0, \sum_l \rho_{cl} s_l P_l\Big), \qquad
               \Delta = \sum_k v_k\, g(\lambda_k) - \sum_m v^*_m\, g_*(\nu_m) - y_c - \sigma \zeta
 
-    trained by one-pass SGD on the square loss :math:`\Delta^2/2` as in :func:`committee_machine`. Classification is
-    labels of +1 and -1 without a teacher. The order parameters gain the means of the student fields,
-    :math:`m^l_{kc} = w_k P_l \mu_c/\sqrt N`: a centroid is one more row beside the teachers, and
+    trained by one-pass SGD on the squared loss :math:`\Delta^2/2` as in :func:`committee_machine`. For classification,
+    use labels of +1 and -1 without a teacher. Additional order parameters are the means of the student fields,
+    :math:`m^l_{kc} = w_k P_l \mu_c/\sqrt N`. A centroid acts like an additional teacher, and
 
     .. math:: \frac{dm^l_{kd}}{d\alpha} = \sum_c \pi_c \Big[ f_{kc} G^l_{cd} + \rho_{cl} s_l (A^c m^l)_{kd}
               + \rho_{cl} (B^c h^l)_{kd} \Big], \quad f_{kc} = E_c[F_k], \quad G^l_{cd} = \mu_c P_l \mu_d, \quad
@@ -259,12 +263,12 @@ def gaussian_mixture(
     Parameters
     ----------
     K, M : int
-        Numbers of student and teacher units; M = 0 is a task of labels.
+        Numbers of student and teacher units; M = 0 for labels only.
     weights, labels : array_like, shape (C,)
         Probabilities pi_c and labels y_c of the classes.
     means : array_like, shape (C, N)
         The class means mu_c, in the coordinates of the inputs (consecutive blocks, or those of the spectrum's basis).
-        They fix N. Either these or ``gram``.
+        They fix N. Pass either these or ``gram``.
     gram : array_like, shape (L, C, C)
         Scalar products of the class means in each eigenspace, for every N.
     spectrum : Spectrum
@@ -287,14 +291,14 @@ def gaussian_mixture(
     Raises
     ------
     ValueError
-        Bad input, before any step: weights that do not sum to one, lengths that differ, negative ratios, a gram matrix
-        that is none, both or neither of ``means`` and ``gram``.
+        Weights that do not sum to one, wrong shapes, negative ratios, ``gram`` that is not positive semi-definite, both
+        or neither of ``means`` and ``gram``.
 
     Notes
     -----
     Exact for N -> infinity at fixed alpha = steps / N and fixed lengths of the class means: ``|mu_c|^2`` of order one,
-    not N. Class covariances commute. All averages are closed forms for erf, linear and quadratic students; the matrix C
-    of relu and leaky students is a smooth integral, whose error is estimated.
+    not N. Class covariances commute. All averages are closed forms for erf, linear and quadratic students; C of relu
+    and leaky students is an integral by quadrature, with an error estimate.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Models: what is learned, from what data, by which rule."""
+"""Models: student, teacher, inputs and learning rule."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -23,8 +23,8 @@ class Model(Immutable):
     .. math:: \hat y = \sum_k v_k\, g(\lambda_k), \quad y = \sum_m v^*_m\, g_*(\nu_m) + \sigma z, \qquad
               w_k \mathrel{-}= \eta\, v_k g'(\lambda_k)\, (\hat y - y)\, x/\sqrt N
 
-    Made by :func:`committee_machine`, :func:`quadratic_network` and :func:`hidden_manifold`, which explain the
-    parameters, say when the theory is exact and give examples; ``dataclasses.replace(model, eta=0.1)`` makes a variant.
+    Constructed by :func:`committee_machine`, :func:`quadratic_network` and :func:`hidden_manifold`; see there for the
+    parameters, the validity of the theory and examples. ``dataclasses.replace(model, eta=0.1)`` makes a variant.
     """
 
     activation: Activation
@@ -40,9 +40,10 @@ class Model(Immutable):
     gradient_flow: bool = False
     constraint: str | None = None
     drift: float = 0.0
-    frozen: int = 0  # rows of the teacher, the first ones, that are frozen students: see ``distill``
+    frozen: int = 0  # number of teacher units, the first ones, that are frozen students: see ``distill``
 
-    only_random: ClassVar[tuple[str, ...]] = ()  # of other data: what to try in place of other teachers, and students
+    # for data that support random teachers and students only: advice in place of others, for teachers and for students
+    only_random: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self):
         self._set(**{name: named(name, getattr(self, name)) for name in ("activation", "teacher_activation")})
@@ -72,7 +73,7 @@ class Model(Immutable):
         check_features(None, self)
 
     def _check_data(self) -> None:
-        """Check what other kinds of inputs have besides, before features are compared."""
+        """Check the additional fields of other kinds of inputs, before features are compared."""
 
     @property
     def K(self) -> int:
@@ -86,10 +87,10 @@ class Model(Immutable):
 
     @property
     def latent_teacher(self) -> bool:
-        """Whether the teacher sees latents instead of the inputs."""
+        """Whether the teacher acts on latents instead of the inputs."""
         return False
 
-    # classes of inputs, of which there are none; a GaussianMixture has them ----------------------------------------
+    # classes of inputs: none here; see GaussianMixture --------------------------------------------------------------
 
     @property
     def classes(self) -> Classes:
@@ -98,12 +99,12 @@ class Model(Immutable):
 
     @property
     def rule(self) -> Any:
-        """The :class:`overlaps.Rule` of a learner, None where the squared loss is descended."""
+        """The :class:`overlaps.Rule` of a learner, or None for descent of the squared loss."""
         return self.activation.learning
 
     @property
     def n_classes(self) -> int:
-        """Number of classes of inputs, 0 without."""
+        """Number of classes of inputs, 0 if there are none."""
         return self.classes.n_classes
 
     @property
@@ -111,16 +112,16 @@ class Model(Immutable):
         """Indices of the blocks whose variances have the same ratios in all classes, group by group."""
         return [np.arange(self.spectrum.L)]
 
-    # static rows: teachers, and centroids beside them, which do not learn but are seen by students --------------------
+    # static rows: teachers and centroids, which do not learn ----------------------------------------------------------
 
     @property
     def second_layers(self) -> Floats:
-        """Second layers of static rows (M + C,) as the closure takes them: -v* of teachers, 0 of centroids."""
+        """Second layers of static rows (M + C,) for the closure: -v* of teachers, 0 of centroids."""
         return np.append(-self.v_star, np.zeros(self.n_classes))
 
     @property
     def _static_factors(self) -> Floats:
-        """Factors of static rows in each block (L, M + C): teachers the eigenvalue, centroids 1."""
+        """Factors of static rows in each block (L, M + C): the eigenvalue for teachers, 1 for centroids."""
         s = self.spectrum.s[:, None]
         return np.concatenate([np.tile(s, self.M), np.ones((s.size, self.n_classes))], axis=1)
 
@@ -129,7 +130,7 @@ class Model(Immutable):
         return record.r
 
     def split_rows(self, joint: Floats) -> dict[str, Floats]:
-        """The parts r and m, by name, of ``joint`` overlaps with static rows (..., M + C)."""
+        """Arrays r and m, by name, from ``joint`` overlaps with static rows (..., M + C)."""
         return {"r": joint}
 
     def _static_overlaps(self, record: Any) -> Floats:
@@ -144,11 +145,11 @@ class Model(Immutable):
         )
 
     def field_covariance(self, record: Any) -> Floats:
-        """Covariances (..., K + M, K + M) of all fields in ``record``, as the closure sees them."""
+        """Covariances (..., K + M, K + M) of all fields in ``record``: the argument S of the closure."""
         return record.S
 
     def of_groups(self, record: Any) -> Any:
-        """(Blocks, Q, R, T) of ``record`` in each of ``groups``: sums over its blocks alone."""
+        """(Blocks, Q, R, T) of ``record`` for each of ``groups``: sums over the blocks of the group."""
         s, inverse = self.spectrum.s, reciprocal(self.spectrum.s)
         for blocks in self.groups:
             Q = np.einsum("l,...lij->...ij", s[blocks], record.q[..., blocks, :, :])
@@ -157,17 +158,17 @@ class Model(Immutable):
 
     @property
     def combinations(self) -> tuple[str, ...]:
-        """Names of features that are no numbers: how tasks are put together, and whether a student teaches."""
+        """Names of features for the table ``features``: how tasks are combined, and whether a teacher is a student."""
         return ("distilled",) if self.frozen else ()
 
     @property
     def tasks(self) -> tuple:
-        """The models of which every sample is one: this alone, or those of :class:`overlaps.Mixed`."""
+        """The models from which samples are drawn: this one, or those of :class:`overlaps.Mixed`."""
         return (self,)
 
     @property
     def trains_v(self) -> bool:
-        """Whether the second layer is learned."""
+        """Whether the second layer is trained."""
         return self.eta_v > 0
 
     @property
@@ -187,7 +188,8 @@ class Model(Immutable):
     ) -> State:
         """State of random weights at input dimension N; see :func:`overlaps.models.start.random_start`.
 
-        Models of other data draw by the law at the head of their class, and know "random" teachers and students only.
+        Models of other data draw from the law in the documentation of their class, and support "random" teachers and
+        students only.
         """
         if not self.only_random:
             return random_start(self, N=N, rng=rng, student_scale=student_scale, teacher=teacher, students=students)
@@ -227,7 +229,7 @@ class Model(Immutable):
 
 
 def of_units(kind, K, M, activation, teacher_activation, spectrum, v, v_star, **numbers):
-    """A model of this kind; teachers like students, isotropic inputs, second layers of ones where nothing is said."""
+    """A model of this kind; by default with isotropic inputs, second layers of ones, and teachers like students."""
     return kind(
         activation=activation, teacher_activation=activation if teacher_activation is None else teacher_activation,
         spectrum=isotropic() if spectrum is None else spectrum,
@@ -261,7 +263,7 @@ def committee_machine(
     .. math:: \hat y = \sum_k v_k\, g(w_k \cdot x/\sqrt N), \qquad
               y = \sum_m v^*_m\, g_*(w^*_m \cdot x/\sqrt N) + \sigma z
 
-    Each step sees a fresh sample and descends :math:`\Delta^2/2`, :math:`\Delta = \hat y - y`:
+    Each step draws a new sample and descends :math:`\Delta^2/2`, :math:`\Delta = \hat y - y`:
     :math:`w_k \mathrel{-}= \eta\, v_k g'(\lambda_k) \Delta\, x/\sqrt N` and
     :math:`v_k \mathrel{-}= (\eta_v/N)\, g(\lambda_k) \Delta`.
 
@@ -271,14 +273,14 @@ def committee_machine(
         Numbers of student and teacher units.
     activation, teacher_activation : Activation or str
         g and g*, or their names: "erf", "relu", "tanh", "linear", "quadratic", "absolute". g* = g by default;
-        "sign", of teachers only, gives labels to erf, tanh, linear and quadratic students.
+        "sign" is for teachers of erf, tanh, linear and quadratic students only.
     spectrum : Spectrum
         Covariance of x; isotropic by default.
     v, v_star : array_like, shape (K,), (M,)
         Second layers (the student's is its initial value if it is trained). All ones by default: the soft
         committee machine.
     normalised : bool
-        Use v = sqrt(M)/K and v* = 1/sqrt(M) instead; v and v_star must then be left out.
+        Use v = sqrt(M)/K and v* = 1/sqrt(M) instead; v and v_star must then be omitted.
     eta : float
         Learning rate of the first layer.
     eta_v : float
@@ -286,8 +288,8 @@ def committee_machine(
     noise : float
         Standard deviation sigma of the label noise.
     weight_decay : float or pair
-        kappa in ``w *= 1 - eta kappa / N`` per step (and ``v *= 1 - eta_v kappa / N`` where v is trained);
-        a pair (kappa, kappa_v) sets the two apart.
+        kappa in ``w *= 1 - eta kappa / N`` per step (and ``v *= 1 - eta_v kappa / N`` if v is trained), or a pair
+        (kappa, kappa_v) with different numbers.
     batch_size : int
         Samples averaged in one step; alpha counts steps / N.
     gradient_flow : bool
@@ -295,8 +297,9 @@ def committee_machine(
     constraint : {None, "sphere"}
         "sphere" scales every student back to its initial norm after each step.
     drift : float
-        Rate delta at which teachers wander, ``w* = sqrt(1 - 2 delta/N) w* + sqrt(2 delta/N) xi`` per step with
-        Gaussian xi of the teachers' own covariance in each eigenspace: their overlaps stay, and r loses delta r.
+        Rate delta of the drift of teachers, ``w* = sqrt(1 - 2 delta/N) w* + sqrt(2 delta/N) xi`` per step with
+        Gaussian xi of the teachers' own covariance in each eigenspace: their overlaps are conserved, and r decays by
+        delta r.
 
     Returns
     -------
@@ -311,15 +314,15 @@ def committee_machine(
     -----
     The dynamics of the overlaps is exact for N -> infinity at fixed alpha = steps / N.
 
-    With ``constraint="sphere"`` the norm of a student, :math:`n_k = |w_k|^2/N = \sum_l q^l_{kk}`, grows in a step by
-    what its force has along w_k and by the square of the step, and the projection takes away the factor
-    :math:`1 - \mu_k/N` that it takes to undo both:
+    With ``constraint="sphere"`` the norm of a student, :math:`n_k = |w_k|^2/N = \sum_l q^l_{kk}`, changes in a step by
+    the component of the step along w_k and by its square. The projection multiplies w_k by :math:`1 - \mu_k/N`, which
+    cancels both:
 
     .. math:: \mu_k = \frac{1}{n_k} \Big[ (AQ)_{kk} + (BR^T)_{kk} + \frac{\bar s}{2b}\, C_{kk} \Big], \qquad
               \frac{dr^l_{km}}{d\alpha} \mathrel{-}= \mu_k r^l_{km}, \quad
               \frac{dq^l_{ij}}{d\alpha} \mathrel{-}= (\mu_i + \mu_j)\, q^l_{ij}
 
-    with A, B, C of :func:`overlaps.closure`, batch size b and mean eigenvalue :math:`\bar s`: exact, too.
+    with A, B, C of :func:`overlaps.closure`, batch size b and mean eigenvalue :math:`\bar s`. This is exact, too.
 
     References
     ----------
@@ -357,8 +360,8 @@ def quadratic_network(
     K, M : int
         Numbers of student and teacher units.
     eta : float
-        Learning rate for the loss Delta^2/2. The paper below uses the loss Delta^2 (its risk is 2 eps_g), so its
-        learning rate is half of this one.
+        Learning rate for the loss Delta^2/2. The reference uses the loss Delta^2 (its risk is 2 eps_g); its learning
+        rate is half of this one.
     v, v_star : array_like, shape (K,), (M,)
         Second layers.
     **options

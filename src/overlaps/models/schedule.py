@@ -1,4 +1,4 @@
-"""Changes while a student learns: factors on the numbers of a model, as functions of the learning time."""
+"""Schedules: factors on the numbers of a model, as functions of the learning time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,13 +10,14 @@ import numpy as np
 from .._base import ArrayLike, Floats, Immutable, Numbers, check
 from . import _schedule
 
+# Numbers of a model that a schedule may multiply, in the order of the channels of compiled code; "s" is allowed, too.
 NAMES = "eta", "eta_v", "noise", "weight_decay", "batch_size"
-CHANGED = (*NAMES, "s")  # what a schedule may name: numbers, and the eigenvalues
+# Kinds with one value at each knot.
 KINDS = "constant", "linear", "cosine"
-# Sizes of the parts of other kinds. They have no value for each knot: values that a user means so are refused.
-MADE: dict[str, Any] = {"power": (1, 2), "polynomial": (2, 3), "product": None, "function": None}
-CODES = {kind: getattr(_schedule, kind.upper()) for kind in (*KINDS, "power", "polynomial")}
-PROBES = 200  # times at which factors are looked at before a run, beside knots and ends
+# Numbers of knots and values of the kinds that class methods construct; None if these are given otherwise.
+OTHER_KINDS: dict[str, Any] = {"power": (1, 2), "polynomial": (2, 3), "product": None, "function": None}
+# Times at which factors are checked before a run, besides knots and ends. Halved, narrower invalid values are missed.
+N_CHECKED_TIMES = 200
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -25,22 +26,23 @@ class Schedule(Immutable):
 
     .. math:: \eta(\alpha) = u(\alpha)\, \eta
 
-    The model keeps plain numbers: one schedule serves a sweep over eta, and drives both layers, as the schedulers of
-    deep learning do. Products of schedules are schedules. ``ov.solve(model, start, alpha, schedule=f)`` scales eta and
-    eta_v; a dict scales what it names: "eta", "eta_v", "noise", "weight_decay" (kappa and kappa_v), "batch_size",
-    and "s", the variances of the inputs: one factor for all, or a tuple with one for each eigenvalue, None for 1.
+    The model contains plain numbers, so that one schedule can be used in a sweep over eta and for both layers, as in
+    deep learning. Products of schedules are schedules. ``ov.solve(model, start, alpha, schedule=f)`` scales eta and
+    eta_v. A dict scales the numbers that are its keys: "eta", "eta_v", "noise", "weight_decay" (kappa and kappa_v),
+    "batch_size", and "s", the variances of the inputs: one factor for all, or a tuple with one for each eigenvalue,
+    None for 1.
 
     Parameters
     ----------
     knots : array_like, shape (n,)
-        Increasing times. The integrators step onto each of them.
+        Increasing times. Integrators end a step at each of them.
     values : array_like, shape (n,)
         Factors >= 0 there.
     kind : {"linear", "constant", "cosine"}
         Straight lines between the values, ``values[i]`` on [knots[i], knots[i + 1]), or half a period of a cosine from
         each value to the next; constant before the first knot and after the last.
     factors, function : tuple of Schedule, callable
-        Of a product and of :meth:`from_function`, which make them.
+        Arguments of products and of :meth:`from_function`.
 
     Raises
     ------
@@ -49,9 +51,9 @@ class Schedule(Immutable):
 
     Notes
     -----
-    N -> infinity at fixed alpha = steps / N: schedules vary on the scale of N steps. In samples a larger batch is not
-    free, but in tau = int u dalpha only eta / batch_size is left in the flow: at one sample per step a rate
-    1 / (1 + alpha) is a constant rate at a batch of exp(tau), tau = ln(1 + alpha).
+    N -> infinity at fixed alpha = steps / N: schedules vary on the scale of N steps. With tau = int u dalpha as time
+    the flow depends on eta / batch_size only: a rate 1 / (1 + alpha) at one sample per step is equivalent to a constant
+    rate with batches of exp(tau) samples, tau = ln(1 + alpha). The numbers of samples differ.
 
     Examples
     --------
@@ -71,7 +73,7 @@ class Schedule(Immutable):
         check.kind("factors", self.factors, tuple | list, "of a product, which a * b makes")
         knots = check.array("knots", self.knots, ("n",))
         values = check.array("values", self.values, ("n",))
-        if not isinstance(self.kind, str) or self.kind not in MADE or not self._is_complete(knots, values):
+        if not isinstance(self.kind, str) or self.kind not in OTHER_KINDS or not self._is_complete(knots, values):
             check.choice("kind", self.kind, KINDS, "Schedule.power, .polynomial, .from_function and * make others.")
         if np.any(np.diff(knots) <= 0):
             raise check.refused("knots", knots.tolist(), "increasing times.")
@@ -83,13 +85,13 @@ class Schedule(Immutable):
         self._set(knots=knots, values=values, factors=tuple(self.factors))
 
     def _is_complete(self, knots, values):
-        """Whether the class methods could have made these parts: compiled code reads them unseen."""
+        """Whether these are arguments as of the class methods; compiled code reads them without checks."""
         if self.kind == "product":
             return len(self.factors) > 1 and all(isinstance(f, Schedule) for f in self.factors)
         if self.kind == "function":
             return callable(self.function)
         least = [-np.inf, np.nextafter(0, 1)] if self.kind == "power" else [0, 0, 0]
-        return (knots.size, values.size) == MADE[self.kind] and bool(np.all(values >= least))
+        return (knots.size, values.size) == OTHER_KINDS[self.kind] and bool(np.all(values >= least))
 
     @classmethod
     def constant(cls, value: float = 1.0) -> "Schedule":
@@ -129,9 +131,9 @@ class Schedule(Immutable):
 
     @classmethod
     def from_function(cls, f: Callable[[float], float], *, knots: ArrayLike = ()) -> "Schedule":
-        """Factor f(alpha), a function of one float that returns one >= 0; ``knots`` are where it is not smooth.
+        """Factor f(alpha), a function of one float that returns one >= 0; ``knots`` are times where it is not smooth.
 
-        Files do not hold functions: ``load(path, schedule=)`` supplies them. Integrations run in Python throughout.
+        Files do not contain functions: pass them to ``load(path, schedule=)``. Integrations run in Python throughout.
         """
         if not callable(f):
             raise check.refused("f", f, "a function of alpha that returns a factor >= 0.")
@@ -185,16 +187,16 @@ def _span(begin, end):
 
 
 class _Program:
-    """Factors of all numbers at a time: pieces for compiled code as arrays, and the functions beside them."""
+    """Factors of all numbers at a time: arrays of pieces for compiled code, and a list of Python functions."""
 
     def __init__(self, named):
         pieces = [(channel, piece) for channel, schedule in named for piece in schedule.pieces]
         self.functions = [(channel, piece.function) for channel, piece in pieces if piece.kind == "function"]
         pieces = [(channel, piece) for channel, piece in pieces if piece.kind != "function"]
-        data = [np.concatenate([piece.knots, piece.values]) for _, piece in pieces]
+        data, codes = [np.concatenate([piece.knots, piece.values]) for _, piece in pieces], _schedule.CODES._asdict()
         self.arrays = (
             np.asarray([channel for channel, _ in pieces], dtype=np.int64),
-            np.asarray([CODES[piece.kind] for _, piece in pieces], dtype=np.int64),
+            np.asarray([codes[piece.kind] for _, piece in pieces], dtype=np.int64),
             np.cumsum([0, *map(len, data)], dtype=np.int64),
             np.concatenate([*data, []]),
         )
@@ -225,9 +227,9 @@ class ScheduleEvaluator:
     Parameters
     ----------
     model : Model
-        Whose numbers are multiplied.
+        The model whose numbers are multiplied.
     schedule : Schedule or dict of them
-        As in :func:`overlaps.solve`; None where tasks are mixed in shares that change.
+        As in :func:`overlaps.solve`; None if only the shares of mixed tasks change.
 
     Raises
     ------
@@ -235,7 +237,7 @@ class ScheduleEvaluator:
         Neither a Schedule nor a dict of them; unknown names; a factor on a number that is zero.
     """
 
-    variances: Any = None  # factors (n, L) on the eigenvalues at times (n,), a function
+    variances: Any = None  # function from times (n,) to factors (n, L) on the eigenvalues
 
     def __init__(self, model, schedule):
         self.model, shares = model, getattr(model, "schedules", ())
@@ -261,8 +263,8 @@ class ScheduleEvaluator:
         return self.knots[(self.knots > begin) & (self.knots < end)]
 
     def probe(self, begin, end):
-        """Largest factors (5,) on [begin, end]; ``ValueError`` where one is no factor."""
-        times = np.unique(np.r_[np.linspace(begin, end, PROBES), self.inside(begin, end)])
+        """Largest factors (5,) on [begin, end]; ``ValueError`` if one is negative or not finite."""
+        times = np.unique(np.r_[np.linspace(begin, end, N_CHECKED_TIMES), self.inside(begin, end)])
         factors = self.program.table(times)
         if self.variances is not None:
             u = self.variances(times)
@@ -283,7 +285,7 @@ class ScheduleEvaluator:
 
 def in_model(model, name):
     """The number of a model that a factor of this name multiplies."""
-    check.choice("schedule", name, CHANGED)
+    check.choice("schedule", name, (*NAMES, "s"))
     if name == "s":
         return model.spectrum.mean
     return np.max([getattr(task, name) for task in model.tasks])
@@ -314,7 +316,7 @@ def factors_on_s(given, L, alpha):
 
 
 def teachers_at(model, tau, T, schedule, alpha):
-    """T of a state; where a schedule changes variances of the inputs, at each of the records (..., n, M, M)."""
+    """T of a state; if a schedule changes the variances of the inputs, T at each recorded time (..., n, M, M)."""
     if not isinstance(schedule, dict) or "s" not in schedule:
         return T
     s = model.spectrum.s
@@ -325,7 +327,7 @@ def teachers_at(model, tau, T, schedule, alpha):
 def _on_variances(model, factors):
     """One Schedule or None for each eigenvalue, from one for all or a tuple."""
     L, s = model.spectrum.L, model.spectrum.s
-    # one for all has nothing to multiply where there is no variance
+    # one schedule for all is not applied to eigenvalues of 0
     each = tuple(factors if x > 0 else None for x in s) if isinstance(factors, Schedule) else factors
     if not isinstance(each, tuple | list) or len(each) != L:
         raise check.refused("schedule['s']", factors, f"a Schedule, or a tuple of L = {L} of them.")

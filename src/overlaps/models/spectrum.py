@@ -9,9 +9,10 @@ import numpy as np
 
 from .._base import ArrayLike, Immutable, Integers, by_name, check
 
-# Eigenvalues closer than this, relative to the largest, are one: eigh knows them to about N 1e-16. Distinct eigenvalues
-# of a model lie further apart.
-MERGE = 1e-12
+# Eigenvalues closer than this, relative to the largest, are merged, because the error of eigh is about N 1e-16. Ten
+# times larger, eigenvalues that a model distinguishes might be merged.
+EIGENVALUE_TOL = 1e-12
+MERGE = EIGENVALUE_TOL
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -20,7 +21,7 @@ class Spectrum(Immutable):
 
     .. math:: \mathrm{Cov}(x) = \sum_l s_l P_l, \qquad p_l = \mathrm{tr} P_l / N
 
-    The right-hand side of the order parameters sees the data through ``s`` and ``p`` and through nothing else.
+    The right-hand side of the order parameters depends on the data only through ``s`` and ``p``.
 
     Parameters
     ----------
@@ -31,9 +32,9 @@ class Spectrum(Immutable):
     name : str
         How the spectrum is printed.
     basis : array_like, shape (N, N), optional
-        Orthonormal eigenvectors of a given covariance as columns: block l owns n_l = p_l N consecutive ones, in the
+        Orthonormal eigenvectors of a given covariance as columns: block l has n_l = p_l N consecutive ones, in the
         order of ``s``. Explicit weights (``State.from_weights``) are then in the original coordinates. By default the
-        coordinates themselves.
+        unit vectors.
 
     Raises
     ------
@@ -43,8 +44,8 @@ class Spectrum(Immutable):
 
     Notes
     -----
-    Exact for any covariance: nothing but (s, p) enters the dynamics. Eigenvalues are kept as given: equal
-    ones are not merged (:meth:`from_covariance` does), and s = 0 or p = 0 are legal.
+    Exact for any covariance: only (s, p) enter the dynamics. Equal eigenvalues are not merged
+    (:meth:`from_covariance` does), and s = 0 or p = 0 are allowed.
 
     References
     ----------
@@ -62,7 +63,7 @@ class Spectrum(Immutable):
     name: str = "Spectrum"
     basis: Any = None
 
-    of_model: ClassVar[bool] = False  # whether it follows from the parameters of a model, and changes with them
+    of_model: ClassVar[bool] = False  # whether it is computed from the parameters of a model, and changes with them
 
     def __post_init__(self):
         s = check.array("s", self.s, ("L",))
@@ -106,19 +107,19 @@ class Spectrum(Immutable):
         Sigma : array_like, shape (N, N)
             Symmetric and positive semi-definite. Either this or ``data``.
         data : array_like, shape (n, N)
-            Samples as rows. The divisor is n: it is the covariance of inputs drawn from the rows with replacement.
-            Nothing else of the data is used: ``solve`` and ``simulate`` take *Gaussian* inputs with this covariance.
+            Samples as rows. The divisor is n: this is the covariance of inputs drawn from the rows with replacement.
+            Only the covariance is used: ``solve`` and ``simulate`` take *Gaussian* inputs.
         shrinkage : float
             In [0, 1]: (1 - shrinkage) Sigma + shrinkage tr(Sigma)/N identity, for few samples.
         rank : int, optional
-            Keep this many leading eigenvalues; the others are replaced by their mean, so that the trace is conserved.
+            Number of leading eigenvalues that are kept; the others are replaced by their mean, to conserve the trace.
         centre : bool
             Subtract the mean of the data (the theory is for centred inputs).
 
         Returns
         -------
         Spectrum
-            With ``basis``; it lives at this N only.
+            With ``basis``; for this N only.
 
         Raises
         ------
@@ -151,7 +152,7 @@ class Spectrum(Immutable):
         values, vectors = values[::-1], vectors[:, ::-1]
         if values[-1] < -check.PSD_TOLERANCE * np.sum(np.abs(values)):
             raise ValueError(f"Sigma is not positive semi-definite: its lowest eigenvalue is {values[-1]:.3g}.")
-        values = np.where(values > MERGE * values[0], values, 0.0)  # what eigh cannot tell from zero
+        values = np.where(values > EIGENVALUE_TOL * values[0], values, 0.0)  # zero within the error of eigh
         values = (1 - shrinkage) * values + shrinkage * values.mean()
         if rank < N:
             values[rank:] = values[rank:].mean()
@@ -184,7 +185,7 @@ class Spectrum(Immutable):
         if self.basis is not None and N != len(self.basis):
             raise ValueError(
                 f"N = {N}; expected N = {len(self.basis)}, the dimension of the eigenvectors of this spectrum. "
-                "Try Spectrum(spectrum.s, spectrum.p), which forgets them."
+                "Try Spectrum(spectrum.s, spectrum.p), which has none."
             )
         sizes = np.rint(self.p * N).astype(int)
         if np.allclose(sizes, self.p * N, rtol=0, atol=1e-6) and sizes.sum() == N:
@@ -211,7 +212,7 @@ def _covariance(data, centre):
 
 def block_edges(values):
     """First index of each group of equal entries in a descending array."""
-    return [0, *(1 + np.flatnonzero(-np.diff(values) > MERGE * values[0])).tolist()]
+    return [0, *(1 + np.flatnonzero(-np.diff(values) > EIGENVALUE_TOL * values[0])).tolist()]
 
 
 def isotropic() -> "Spectrum":
@@ -251,8 +252,8 @@ def power_law(*, beta: float, L: int) -> "Spectrum":
 
     Notes
     -----
-    Exact: a definition, for inputs of unit mean variance. The tail is cut at l = L; laws for beta -> 0 or L -> infinity
-    are those of ``overlaps.theory``.
+    This is a definition, for inputs of unit mean variance. The tail is cut at l = L; see ``overlaps.theory`` for the
+    limits beta -> 0 and L -> infinity.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Several tasks one after the other: a model for each stretch of the learning time."""
+"""Several tasks one after the other: one model for each interval of the learning time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ import numpy as np
 
 from .._base import ArrayLike, Floats, Function, Immutable, check
 from .features import check_features
-from .frozen import distill, turned, without_frozen
+from .frozen import checked_stages, distill, without_frozen
 from .mixed import Mixed, check_alike
 from .model import Model
 from .schedule import in_model
@@ -19,10 +19,10 @@ from .state import reciprocal
 class Stages(Immutable):
     r"""Several models that one network learns one after the other: curricula, continual learning.
 
-    Several tasks are **one** state. The teachers of all tasks are its M units, and stage i reads its own with
-    ``v_star`` (zeros elsewhere). Every task's error is then a function of the same overlaps, at all times. Stages may
-    differ in ``v_star``, the teachers' activation, rates, noise, weight decay, drift, batch size, and in the
-    eigenvalues of the inputs; at a switch :math:`s_l \to s'_l` the state goes on as
+    All tasks have the same state. Its M teacher units are the teachers of all tasks, and ``v_star`` of stage i selects
+    its own (zeros for others). The error of every task is then a function of the same overlaps, at all times. Stages
+    may differ in ``v_star``, the teachers' activation, rates, noise, weight decay, drift, batch size, and in the
+    eigenvalues of the inputs. At a switch :math:`s_l \to s'_l` the state becomes
 
     .. math:: r^l \to \frac{s'_l}{s_l}\, r^l, \qquad \tau^l \to \Big(\frac{s'_l}{s_l}\Big)^2 \tau^l, \qquad
               T \to \sum_l \tau^l / s'_l .
@@ -32,26 +32,27 @@ class Stages(Immutable):
     models : sequence of Model
         One for each stage, with the same K, M, activation of the students, and p and basis of the spectrum.
     until : array_like, shape (n,)
-        Increasing times at which the stages end; the first one begins at 0. A time of a switch belongs to the stage
+        Increasing times at which the stages end; the first one begins at 0. The time of a switch belongs to the stage
         that begins there, the last time to the last stage.
     heads : array_like, shape (n, K), optional
-        A second layer for every task: stage i begins with ``heads[i]``, and trains it further if the model trains its
-        second layer; the others stay. By default one readout serves all tasks.
+        A second layer for every task: stage i begins with ``heads[i]``, and trains it if the model trains its second
+        layer. By default all tasks have the same second layer.
     teacher : sequence of None or ``ov.previous_student``, optional
-        Stages whose labels are the output of the student at the end of the stage before, frozen (:func:`distill`).
+        With ``ov.previous_student``, the labels of the stage are the output of the student at the end of the stage
+        before, frozen (:func:`distill`).
     students : sequence of None, "copy" or array_like (K, K), optional
-        With what students such stages begin: a copy of the frozen ones, or fresh ones with this Q.
+        Students at the beginning of such a stage: a copy of the frozen ones, or new ones with this Q.
 
     Raises
     ------
     ValueError
         Models that do not agree; ``until`` that does not increase; heads of another shape; eigenvalues that vanish in
-        some of the stages only (where s_l = 0 nothing is known of r^l).
+        some of the stages only (s_l = 0 leaves r^l undetermined).
 
     Notes
     -----
     ``solve`` and ``simulate`` take Stages in place of a model. Q, R and the students are continuous at a switch; v,
-    eps_g and T may jump. Exact for N -> infinity, as each stage is.
+    eps_g and T may jump. Exact for N -> infinity, like each stage.
 
     References
     ----------
@@ -93,7 +94,7 @@ class Stages(Immutable):
             heads = check.array("heads", self.heads, (len(models), models[0].K), "One second layer for each model.")
             models = tuple(replace(model, v=v) for model, v in zip(models, heads, strict=True))
             self._set(heads=heads)
-        teacher, students = turned(models, self.teacher, self.students)
+        teacher, students = checked_stages(models, self.teacher, self.students)
         self._set(models=models, until=until, teacher=teacher, students=students)
 
     def __len__(self) -> int:
@@ -101,7 +102,7 @@ class Stages(Immutable):
 
     @property
     def combinations(self) -> tuple[str, ...]:
-        """Names of features: tasks in a row, with a student of a stage that teaches in the next, or without."""
+        """Names of features: "Stages", and "distilled" if the student of a stage is the teacher of the next."""
         return ("Stages", "distilled") if any(x is not None for x in self.teacher) else ("Stages",)
 
     @property
@@ -129,7 +130,7 @@ class Stages(Immutable):
         return 0.0 if i == 0 else float(self.until[i - 1])
 
     def segments(self, begin: float, end: float, land: Function = float) -> Any:
-        """(stage, its beginning, its end) of the stretches from ``begin`` to ``end``; ``land`` rounds switches."""
+        """(stage, its beginning, its end) of the intervals from ``begin`` to ``end``; ``land`` rounds switches."""
         if end > self.until[-1]:
             raise ValueError(
                 f"alpha = {end:g} lies beyond the last stage, which ends at {self.until[-1]:g}; expected earlier times."
@@ -139,47 +140,47 @@ class Stages(Immutable):
             yield i, max(begin, land(self.begin(i))), last
 
     def in_turn(
-        self, start: Any, times: Any, wanted: Any, schedule: Any, parts: list, land: Function = float
+        self, start: Any, times: Any, wanted: Any, schedule: Any, results: list, land: Function = float
     ) -> Iterator[tuple[Model, Any, Any, Any]]:
-        """(model, start, times, schedule) of the stages one by one; who takes them appends the records to ``parts``.
+        """(model, start, times, schedule) of the stages one by one; the caller appends each result to ``results``.
 
-        Each stage goes on from the last of ``parts``, unless that stopped before its end. ``times`` begin with the one
-        of the start, a State or one for each run; ``wanted`` are those to show, or None for an interval and all steps.
+        Each stage continues from the last of ``results``, unless this one stopped before its end. ``start`` is a State
+        or one for each run, at ``times[0]``; ``wanted`` are the output times, or None for an interval and all steps.
         """
         for i, first, last in self.segments(times[0], times[-1], land):
-            if parts:
-                part = parts[-1]
-                if not part.success or part.alpha[-1] < first:
+            if results:
+                result = results[-1]
+                if not result.success or result.alpha[-1] < first:
                     return
-                start = [part.state(run, -1) for run in range(len(part))] if part.is_ensemble else part[-1]
-            if parts or first <= self.begin(i):  # a record inside a stage has its head
-                many = isinstance(start, list | tuple)
-                start = [self.enter(i, state) for state in start] if many else self.enter(i, start)
+                start = [result.state(run, -1) for run in range(len(result))] if result.is_ensemble else result[-1]
+            if results or first <= self.begin(i):  # a start inside a stage has the second layer of this stage
+                several = isinstance(start, list | tuple)
+                start = [self.enter(i, state) for state in start] if several else self.enter(i, start)
             model = self.models[i]
-            if self.teacher[i] is not None and (parts or first <= self.begin(i)):
-                model, start = self._taught(i, start)
+            if self.teacher[i] is not None and (results or first <= self.begin(i)):
+                model, start = self._distilled(i, start)
             inside = times[(times > first) & (times < last)]
             alpha = (first, last) if wanted is None and last > first else np.unique(np.r_[first, inside, last])
             yield model, start, alpha, self.scheduled(i, schedule)
 
-    def _taught(self, i, start):
-        """Model and start of a stage whose teacher is the student before; of several runs all have one readout."""
+    def _distilled(self, i, start):
+        """Model and start of a stage with the previous student as teacher; runs must have equal second layers."""
         states = start if isinstance(start, list | tuple) else [start]
         if any(not np.array_equal(x.v, states[0].v) for x in states):
-            raise ValueError("runs have trained second layers, and so other labels; expected eta_v = 0, or a run each.")
+            raise ValueError("runs differ in trained second layers, hence in labels; expected eta_v = 0, or one run.")
         pairs = [distill(self.models[i], x, Q=self.students[i]) for x in states]
-        begun = [replace(state, alpha=x.alpha) for (_, state), x in zip(pairs, states, strict=True)]
-        return pairs[0][0], begun if isinstance(start, list | tuple) else begun[0]
+        starts = [replace(state, alpha=x.alpha) for (_, state), x in zip(pairs, states, strict=True)]
+        return pairs[0][0], starts if isinstance(start, list | tuple) else starts[0]
 
     def scheduled(self, i: int, schedule: Any) -> Any:
-        """The schedule of stage i: what it names, but for numbers that are zero in this stage alone."""
+        """The schedule of stage i, without numbers that are zero in this stage but not in all."""
         if not isinstance(schedule, dict):
             return schedule
         anywhere = {name for model in self.models for name in schedule if in_model(model, name) > 0}
         return {x: f for x, f in schedule.items() if x not in anywhere or in_model(self.models[i], x) > 0}
 
     def rescaled(self, i: int, j: int, r: Floats, tau: Floats, T: Floats) -> Any:
-        """Arrays r, tau, T of stage i (leading axes allowed) in the eigenvalues of stage j."""
+        """Arrays r, tau, T of stage i (with any leading axes) in units of the eigenvalues of stage j."""
         old, new = self.models[i].spectrum.s, self.models[j].spectrum.s
         if np.array_equal(old, new):
             return r, tau, T
@@ -188,7 +189,7 @@ class Stages(Immutable):
         return ratio * r, tau, np.tensordot(reciprocal(new), tau, (0, -3))
 
     def enter(self, i: int, state: Any) -> Any:
-        """The state at the end of stage i - 1, or one of stage i itself, as stage i takes it up; None stays None."""
+        """The state with which stage i begins, from one of the end of stage i - 1 or of stage i; None for None."""
         if state is None:
             return None
         state = without_frozen(state, self.M) if state.M > self.M else state
@@ -205,7 +206,7 @@ class Stages(Immutable):
 
 
 def _check_goes_on(first, model, i):
-    """Refuse a model that cannot go on from where the first one ends."""
+    """Raise ``ValueError`` if a model cannot continue from a state of the first one."""
     (one, s), (other, other_s) = ((x.tasks[0], x.spectrum.s) for x in (first, model))
     kind = type(one) is not type(other) or (one.latent_teacher and not np.array_equal(s, other_s))
     check_alike(first, model, i, differ={"heads": first.v.shape != model.v.shape, "kind of data": kind})

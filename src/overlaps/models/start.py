@@ -1,6 +1,7 @@
-"""Initial conditions: the law of the overlaps of random weights, weights with given overlaps, times, equal students."""
+"""Initial conditions: overlaps of random weights, weights with given overlaps, output times, duplicate students."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,15 +10,23 @@ from .state import State, gram
 
 __all__ = ["random_start"]
 
-# Overlaps of this size are refused: closures multiply four of them, beyond which there is no float64.
-OVERFLOW = 1e70
-# eta max(s) / N. Above, one step moves the top direction visibly, and SGD leaves its limit of small steps: a warning.
-# Below, the error is of the order of this number.
-COARSE_STEP = 0.05
-# Students are equal where overlaps differ by less, relative to their norms: four roundings of a product. Larger
-# differences grow as the flow says.
-ROUNDING = 4 * np.finfo(float).eps
-POINTS = np.array([0.1, 0.7, 1.9, 4.3])  # where the parity of an activation is read off
+
+class StartLimits(NamedTuple):
+    """Limits of the checks of a start."""
+
+    # Overlaps of this size or larger are refused, because closures multiply four of them and float64 ends at 1e308.
+    max_overlap: float = 1e70
+    # eta max(s) / N above which a warning is issued. The deviation of SGD from the ODE is of this order.
+    max_step: float = 0.05
+    # Students are duplicates if their overlaps differ by less than this, relative to their norms: four roundings of a
+    # product. Larger differences are kept, and grow by the flow.
+    duplicate_tol: float = 4 * np.finfo(float).eps
+    # Points at which g(-x) = +-g(x) is checked.
+    parity_points: tuple[float, ...] = (0.1, 0.7, 1.9, 4.3)
+
+
+LIMITS = StartLimits()
+OVERFLOW = LIMITS.max_overlap
 
 
 def random_start(model, *, N, rng, student_scale=1.0, teacher="random", students="random"):
@@ -28,7 +37,7 @@ def random_start(model, *, N, rng, student_scale=1.0, teacher="random", students
     .. math:: \begin{pmatrix} q^l & r^l \\ r^{lT} & t^l \end{pmatrix}
         = \frac1N D\, \mathcal{W}_l\, D, \qquad \mathcal{W}_l \sim \mathrm{Wishart}_{K+M}(n_l, 1)
 
-    so no vector of length N is drawn.
+    so that no vector of length N is drawn.
 
     Parameters
     ----------
@@ -59,7 +68,7 @@ def random_start(model, *, N, rng, student_scale=1.0, teacher="random", students
     Warns
     -----
     RuntimeWarning
-        When eta max(s) / N > 0.05: a step is then no longer infinitesimal and SGD leaves the ODE.
+        When eta max(s) / N > 0.05: steps are then not small, and SGD deviates from the ODE.
 
     Notes
     -----
@@ -94,7 +103,7 @@ def random_start(model, *, N, rng, student_scale=1.0, teacher="random", students
     for block, n in zip(joint, sizes, strict=True):
         factor = bartlett_factor(rng, M + K, n)
         if teacher == "ideal":
-            # teacher rows first: given them, students are Gaussian in their frame and Wishart outside it
+            # teacher rows come first: given these, students are Gaussian in their span and Wishart outside
             factor[:M] = np.sqrt(n) * np.eye(M, factor.shape[1])
         if students == "orthonormal":
             values, vectors = np.linalg.eigh(factor[M:] @ factor[M:].T)  # (G G^T)^(-1/2) G is a uniformly random frame
@@ -107,7 +116,7 @@ def random_start(model, *, N, rng, student_scale=1.0, teacher="random", students
 def bartlett_factor(rng, P, n):
     """Random factor F with F F^T ~ Wishart_P(n, identity): lower triangular if n > P - 1, else Gaussian (P, n).
 
-    The law needs no integer n in the first case; in the second the nearest one is rescaled to the right mean.
+    In the first case n need not be an integer; in the second it is rounded, and the factor is scaled to the right mean.
     """
     if n <= P - 1:
         rank = max(round(n), 1 if n > 0 else 0)
@@ -120,8 +129,8 @@ def bartlett_factor(rng, P, n):
 def overlap_factor(joint, n, block=0):
     """Rows X (d, min(d, n)) with X X^T = joint (d, d), which may be singular: vectors with these overlaps.
 
-    From eigenvectors: nothing is divided by a small number.  Vectors are scaled to length one before, so that very
-    different norms are equally precise.
+    X is computed from eigenvectors, without division by small numbers.  Vectors are scaled to length one before, so
+    that vectors of very different norms have the same relative accuracy.
     """
     norm = np.sqrt(np.maximum(np.diag(joint), 0.0))
     norm[norm == 0.0] = 1.0
@@ -138,48 +147,48 @@ def overlap_factor(joint, n, block=0):
             f"block {block} has n_l = {n} coordinates but overlaps of rank {np.sum(values > tolerance)}; no weights in "
             "this dimension have them. Use a larger N, or a start drawn at this N (model.random_start)."
         )
-    # rounding errors of 0 are made 0: their roots, 1e-8, would set equal units apart
+    # set rounding errors of 0 to 0, because their roots, 1e-8, would make equal units differ
     values[values < 10 * len(values) * np.finfo(float).eps] = 0.0
     return norm[:, None] * vectors[:, surplus:] * np.sqrt(values[surplus:])
 
 
 def warn_coarse_step(model, N, largest=1.0):
-    """Warn once where N is known and a step, of ``largest`` times eta, is too large for the ODE to be its limit.
+    """Warn if a step of ``largest`` times eta at size N is too large for the ODE.
 
-    The measure belongs to the squared loss: there is none for a rule.
+    The criterion is for the squared loss; learning rules are not checked.
     """
     if model.rule is not None:
         return
     step = largest * model.eta * model.spectrum.s.max() / N
     if model.n_classes:
         mean_step = largest * model.eta * np.einsum("lcc->c", model.gram).max() / N
-        if mean_step > COARSE_STEP:
+        if mean_step > LIMITS.max_step:
             warn(
-                f"eta max |mu_c|^2 / N = {mean_step:.2g} > {COARSE_STEP}: one step moves the means of the fields by "
-                "O(1), and the equations follow only the slow part of SGD. Use a larger N, weaker means, smaller eta."
+                f"eta max |mu_c|^2 / N = {mean_step:.2g} > {LIMITS.max_step}: one step changes the means of the fields "
+                "by O(1), and the equations follow only the slow part of SGD. Use a larger N, smaller means or eta."
                 + check.see("mixtures", "Limits")
             )
-    if step > COARSE_STEP:
+    if step > LIMITS.max_step:
         warn(
-            f"eta max(s) / N = {step:.2g} > {COARSE_STEP}: one step moves the top eigen-direction by O(1), so finite-N "
-            "SGD departs from the ODE. Use a larger N or a smaller eta to compare the two. At this N the mean of SGD "
-            "obeys equations for linear students only (theory.linear.sgd_mean); else average runs of simulate."
+            f"eta max(s) / N = {step:.2g} > {LIMITS.max_step}: one step moves the top eigen-direction by O(1), so "
+            "finite-N SGD departs from the ODE. Use a larger N or a smaller eta to compare the two. At this N the mean "
+            "of SGD obeys equations for linear students only (theory.linear.sgd_mean); else average runs of simulate."
             + check.see("power_law", "Linear students")
         )
 
 
 def check_size(S, name):
-    """Refuse overlaps S whose products are not numbers."""
+    """Raise ``ValueError`` if products of the overlaps S would overflow."""
     largest = np.max(np.abs(S))
-    if not largest < OVERFLOW:
+    if not largest < LIMITS.max_overlap:
         raise ValueError(
-            f"{name}: the largest overlap is {largest:.3g}; expected below {OVERFLOW:g}, where products of overlaps "
-            "are still numbers. Check the scale of the weights."
+            f"{name}: the largest overlap is {largest:.3g}; expected below {LIMITS.max_overlap:g}, where products of "
+            "overlaps do not overflow. Check the scale of the weights."
         )
 
 
 def checked_start(model, start, name="start"):
-    """The start with the model's eigenvalues, if it is one of this model and its overlaps can be multiplied."""
+    """The start with the model's eigenvalues, after checking that it fits the model and that nothing overflows."""
     model = check.model(model)
     start = check.state(start, name).on(model)
     check_size(start.S, name)
@@ -192,7 +201,7 @@ def checked_start(model, start, name="start"):
 
 
 def all_fit(models, starts):
-    """Whether all starts fit their models as they are, by one look; else ``checked_start`` says what is wrong."""
+    """Whether all starts pass ``checked_start`` unchanged, tested together; if not, that function raises the error."""
     pairs = [*{(id(x), id(model.spectrum)): (model, x) for model, x in zip(models, starts, strict=True)}.values()]
     for model, x in pairs:
         others = model.n_classes or model.latent_teacher or model.spherical or x.m is not None or x.s is None
@@ -204,7 +213,11 @@ def all_fit(models, starts):
         np.all(np.linalg.eigvalsh(x)[..., 0] >= -check.PSD_TOLERANCE * np.trace(x, axis1=-2, axis2=-1))
         for x in (gram(q, r, tau), S)
     )
-    return positive and np.array_equal(s, [model.spectrum.s for model, _ in pairs]) and np.max(np.abs(S)) < OVERFLOW
+    return (
+        positive
+        and np.array_equal(s, [model.spectrum.s for model, _ in pairs])
+        and np.max(np.abs(S)) < LIMITS.max_overlap
+    )
 
 
 def norms(state):
@@ -213,9 +226,9 @@ def norms(state):
 
 
 def output_times(alpha, begin):
-    """(times with the start first, whether every step is recorded) of an interval or an array of output times.
+    """(times with the start first, whether every step is recorded), from an interval or an array of output times.
 
-    Everything begins at the time of the start, ``begin``.
+    ``begin`` is the time of the start.
     """
     if isinstance(alpha, tuple):
         if len(alpha) != 2:
@@ -242,14 +255,14 @@ def _begins(begin, first):
     )
 
 
-# students that begin equal --------------------------------------------------------------------------------------------
+# duplicate students ---------------------------------------------------------------------------------------------------
 
 
 class DuplicateUnits:
-    """Students that are equal to the ``first`` (K,) of their kind, up to a ``sign`` (K,) that the activation ignores.
+    """Students that equal the ``first`` (K,) of their kind, up to a ``sign`` (K,) that does not change the output.
 
-    Equal students stay equal, but rounding parts them, into a difference whose squared norm may be negative, and the
-    flow amplifies it.  With A, B, C, dv averaged over equal students the difference has no velocity.
+    Equal students stay equal in the exact flow.  Rounding makes them differ, the squared norm of the difference may be
+    negative, and the flow amplifies it.  Therefore A, B, C, dv are averaged over equal students.
     """
 
     def __init__(self, first, sign, sign_v):
@@ -262,43 +275,46 @@ class DuplicateUnits:
         return self.P @ A @ self.P, self.P @ B, self.P @ C @ self.P, dv @ self.P_v
 
     def copied(self, q, r, v):
-        """Overlaps of students, each exactly as the first of its kind."""
+        """Overlaps with those of each student copied from the first of its kind."""
         i, sign = self.first, self.sign
-        parts = q[..., i[:, None], i] * np.outer(sign, sign), r[..., i, :] * sign[:, None], v[..., i] * self.sign_v
-        return tuple(map(np.ascontiguousarray, parts))
+        copies = q[..., i[:, None], i] * np.outer(sign, sign), r[..., i, :] * sign[:, None], v[..., i] * self.sign_v
+        return tuple(map(np.ascontiguousarray, copies))
 
-    def settled(self, model, start):
-        """The start, with equal students equal to the last digit."""
+    def equalised(self, model, start):
+        """The start with exactly equal duplicates."""
         q, r, v = self.copied(start.q, model.rows(start), start.v)
         return replace(start, q=q, v=v, **model.split_rows(r))
 
+    settled = equalised
+
     @property
     def message(self):
-        """A sentence about them."""
+        """A sentence that lists the groups of equal students."""
         kinds = [np.flatnonzero(self.first == i).tolist() for i in np.unique(self.first)]
         return f" Equal students stay equal: {', '.join(str(kind) for kind in kinds if len(kind) > 1)}."
 
 
 def has_parity(g, p):
     """Whether g(-x) = p g(x)."""
-    return np.allclose(g(-POINTS), p * g(POINTS), rtol=1e-14, atol=0)
+    x = np.array(LIMITS.parity_points)
+    return np.allclose(g(-x), p * g(x), rtol=1e-14, atol=0)
 
 
 def duplicate_units(model, start):
-    """The equal students of a start, or None: those whose overlaps differ by rounding, with equal second layers."""
-    if model.rule is not None:  # a rule need not treat its units alike
+    """The duplicate students of a start, or None: their overlaps differ by rounding, their second layers are equal."""
+    if model.rule is not None:  # a learning rule may treat its units differently
         return None
     K, q = model.K, start.q
     norms = np.einsum("lkk->lk", q)
-    same = np.abs(np.abs(q) - norms[:, None]) <= ROUNDING * norms[:, None]  # |q_ij| = q_jj in every block
-    # both ways: |q_ij| = q_ii and = q_jj; one alone holds for parallel students of other lengths
-    same = np.triu((same & same.swapaxes(1, 2)).all(axis=0), 1)
-    if not same.any():
+    equal = np.abs(np.abs(q) - norms[:, None]) <= LIMITS.duplicate_tol * norms[:, None]  # |q_ij| = q_jj in every block
+    # require |q_ij| = q_ii and = q_jj, because one alone also holds for parallel students of different norms
+    equal = np.triu((equal & equal.swapaxes(1, 2)).all(axis=0), 1)
+    if not equal.any():
         return None
     g, first, sign, sign_v = model.activation.g, np.arange(K), np.ones(K), np.ones(K)
-    # g(-x) = +-g(x): then w_j = -w_i is the same unit too, with v_j = +-v_i
+    # if g(-x) = +-g(x), w_j = -w_i is a duplicate, too, with v_j = +-v_i
     parities = [(-1.0, p) for p in (1.0, -1.0) if has_parity(g, p)]
-    for i, j in np.argwhere(same):
+    for i, j in np.argwhere(equal):
         for s, s_v in ((1.0, 1.0), *parities):
             if first[i] == i and first[j] == j and start.v[j] == s_v * start.v[i] and _equal(model, start, i, j, s):
                 first[j], sign[j], sign_v[j] = i, s, s_v
@@ -306,7 +322,7 @@ def duplicate_units(model, start):
 
 
 def _equal(model, start, i, j, s):
-    """Whether w_j = s w_i in every block, of students whose overlap is the product of their norms up to its sign."""
+    """Whether w_j = s w_i in every block, for students whose overlap is the product of their norms up to its sign."""
     scale, r = np.sqrt(start.q[:, i, i, None] * np.einsum("lmm->lm", model._static_overlaps(start))), model.rows(start)
     aligned = np.all(s * start.q[:, i, j] >= 0)
-    return aligned and np.all(np.abs(r[:, j] - s * r[:, i]) <= ROUNDING * scale)
+    return aligned and np.all(np.abs(r[:, j] - s * r[:, i]) <= LIMITS.duplicate_tol * scale)

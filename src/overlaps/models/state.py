@@ -1,4 +1,4 @@
-"""The order parameters of one moment: block overlaps, teacher constants, second layer."""
+"""The order parameters at one time: block overlaps, teacher constants, second layer."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
@@ -13,7 +13,7 @@ _MEANING = "Overlaps of real vectors always are; check signs and scales of Q, R,
 
 
 class Network(Protocol):
-    """Needs of a state from a :class:`~overlaps.models.model.Model`: sizes, inputs, the second layer at the start."""
+    """The attributes of a :class:`~overlaps.models.model.Model` that a state uses."""
 
     @property
     def K(self) -> int: ...
@@ -31,7 +31,7 @@ class Network(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class State(Immutable):
-    r"""Order parameters, in the arrays of the one right-hand side.
+    r"""Order parameters, in the arrays of the right-hand side.
 
     With the projector :math:`P_l` on eigenspace l of the inputs and a teacher that acts on x,
 
@@ -39,7 +39,7 @@ class State(Immutable):
        \qquad Q = \sum_l s_l q^l, \quad R = \sum_l r^l, \quad T = E[\nu \nu^T].
 
     Most users call :meth:`from_overlaps`, :meth:`from_blocks` or :meth:`from_weights` (or ``model.random_start``). Any
-    consistent overlaps are those of some weights: they are exact as given, at N -> infinity or at one N.
+    consistent overlaps are those of some weights, for N -> infinity or at one N.
 
     Parameters
     ----------
@@ -52,12 +52,12 @@ class State(Immutable):
     T : array_like, shape (M, M)
         Covariance of the teacher fields, constant in time.
     v : array_like, shape (K,)
-        Second layer of the student; (n, K) where n tasks that are :class:`Mixed` have readouts of their own.
+        Second layer of the student; (n, K) if each of n :class:`Mixed` tasks has its own.
     s : array_like, shape (L,), optional
-        Eigenvalues of the blocks, >= 0. ``solve`` and ``simulate`` fill them in from the model.
+        Eigenvalues of the blocks, >= 0. By default ``solve`` and ``simulate`` take them from the model.
     alpha : float
-        The time it belongs to, steps / N: ``solve`` and ``simulate`` begin there. Records of solutions and runs know
-        theirs; ``dataclasses.replace(state, alpha=0.0)`` moves one. Equality does not ask for it.
+        The time of the state, steps / N, at which ``solve`` and ``simulate`` begin. Records of solutions and runs have
+        their own; change it with ``dataclasses.replace(state, alpha=0.0)``. It is ignored by ``==``.
     m : array_like, shape (L, K, C), optional
         With inputs in classes (:func:`overlaps.gaussian_mixture`): :math:`m^l_{kc} = w_k P_l \mu_c/\sqrt N`, whose sum
         over l is the mean of field k in class c. Without classes m, h, nu are None.
@@ -66,8 +66,9 @@ class State(Immutable):
     nu : array_like, shape (M, C), optional
         Means of the teacher fields, constant in time.
     factors : array_like, shape (L,), optional
-        Of a record under a schedule on "s", the factors on the eigenvalues at its time: Q, R, T are those of the inputs
-        then. q, r, tau stay in units of s, and what begins at such a state begins with the variances of its model.
+        Factors on the eigenvalues at the time of a record, if there is a schedule on "s": Q, R, T are those of the
+        inputs at this time. q, r, tau remain in units of s. A run from such a state begins with the variances of its
+        model.
 
     Raises
     ------
@@ -78,7 +79,7 @@ class State(Immutable):
     References
     ----------
     Saad and Solla (1995), Phys. Rev. E 52, 4225, for Q, R, T; Yoshida and Okada (2019) and Goldt et al. (2020),
-    arXiv:1909.11500, for their parts on eigenspaces.
+    arXiv:1909.11500, for their contributions of the eigenspaces.
 
     Examples
     --------
@@ -108,10 +109,10 @@ class State(Immutable):
         r = check.array("r", self.r, ("L", "K", "M"))
         L, K, M = r.shape
         if self.m is not None:
-            self._settle_classes(L, K, M)
+            self._check_classes(L, K, M)
         shapes = {"q": (L, K, K), "r": (L, K, M), "tau": (L, M, M), "T": (M, M), "v": (K,)}
         if check.axes("v", self.v) == 2:
-            shapes["v"] = ("n", K)  # heads of tasks
+            shapes["v"] = ("n", K)  # one second layer for each task
         shapes |= {name: (L,) for name in ("s", "factors") if getattr(self, name) is not None}
         for name, shape in shapes.items():
             self._set(**{name: check.array(name, getattr(self, name), shape, f"r has shape {r.shape}.")})
@@ -123,7 +124,7 @@ class State(Immutable):
             if (numbers := getattr(self, name)) is not None and numbers.min() < 0:
                 raise check.refused(name, numbers.tolist(), f"{'eigenvalues' if name == 's' else 'numbers'} >= 0.")
 
-    def _settle_classes(self, L, K, M):
+    def _check_classes(self, L, K, M):
         m = check.array("m", self.m, (L, K, "C"))
         C = m.shape[2]
         h = np.zeros((L, M, C)) if self.h is None and M == 0 else self.h
@@ -168,31 +169,31 @@ class State(Immutable):
     @property
     def _eigenvalues(self):
         if self.s is None:
-            raise ValueError("this State does not know its eigenvalues; pass s= or bind it with state.on(model).")
+            raise ValueError("this State has no eigenvalues; pass s= or bind it with state.on(model).")
         return self.s
 
     @property
     def plain(self) -> tuple[Floats, Floats, Floats]:
-        """Plain block overlaps (q, r, t) = W P_l W^T/N, W P_l W*^T/N, W* P_l W*^T/N; zero where s_l = 0 hides them."""
+        """Plain block overlaps (q, r, t) = W P_l W^T/N, W P_l W*^T/N, W* P_l W*^T/N; r and t are zero if s_l = 0."""
         s = self._eigenvalues
         inverse = reciprocal(s)[:, None, None]
         return self.q, self.r * inverse, self.tau * inverse**2
 
     @property
     def sees_inputs(self) -> bool:
-        """Whether the teacher acts on x, T = sum_l tau^l / s_l up to rounding; on a hidden manifold it sees latents."""
+        """Whether the teacher acts on x, T = sum_l tau^l / s_l up to rounding, and not on latents."""
         with_variance, T = self.s > 0, self.under(self.factors).T
         return not np.any(self.tau[~with_variance]) and np.max(np.abs(T - self.T)) <= 1e-10 * np.max(np.abs(self.T))
 
     def under(self, factors: ArrayLike | None) -> "State":
-        """The same on inputs whose eigenvalues have ``factors`` (L,), None for 1, where teachers see these inputs."""
+        """The same for inputs with eigenvalues multiplied by ``factors`` (L,), None for 1; teachers must act on x."""
         u = np.ones(self.L) if factors is None else np.asarray(factors)
         return replace(self, factors=factors, T=np.tensordot(u * reciprocal(self._eigenvalues), self.tau, axes=1))
 
     # checks ---------------------------------------------------------------------------------------------------------
 
     def on(self, model: Network) -> "State":
-        """Return this state with the model's eigenvalues, after checking that the two fit together.
+        """Return this state with the model's eigenvalues, after checking that it fits the model.
 
         Raises
         ------
@@ -219,7 +220,7 @@ class State(Immutable):
             check.positive_semidefinite("[[q, r, m], [., tau, h], [., ., G]]", joint, _MEANING)
         check.positive_semidefinite("[[Q, R], [R^T, T]]", state.S, _MEANING)
         if model.latent_teacher:
-            _check_unseen(state)
+            _check_latent_teacher(state)
         return state
 
     # constructors ---------------------------------------------------------------------------------------------------
@@ -243,9 +244,9 @@ class State(Immutable):
         Parameters
         ----------
         model : Model
-            Gives K, M, the eigenvalue, and ``v`` when it is not passed.
+            Its K, M and eigenvalue are used, and its ``v`` by default.
         Q, R, T : array_like
-            Covariances of the local fields. Without a teacher, M = 0, no R and T.
+            Covariances of the local fields. Omit R and T without a teacher, M = 0.
         v : array_like, shape (K,), optional
             Second layer; the model's by default.
         alpha : float
@@ -260,7 +261,7 @@ class State(Immutable):
         Raises
         ------
         ValueError
-            Several blocks, or inputs of variance zero; shapes that differ; overlaps that no real vectors have.
+            Several blocks, or inputs of variance zero; wrong shapes; overlaps that no real vectors have.
 
         Examples
         --------
@@ -282,8 +283,8 @@ class State(Immutable):
         check.symmetric("T", T)
         if s == 0:
             raise ValueError(
-                "the inputs of this model have variance s = 0, so all fields vanish and Q, R, T say nothing about the "
-                "weights; expected s > 0. Use State.from_blocks or State.from_weights."
+                "the inputs of this model have variance s = 0, so all fields vanish and Q, R, T do not determine the "
+                "overlaps; expected s > 0. Use State.from_blocks or State.from_weights."
             )
         given, C = (("m", m, K), ("n", n, M)), model.n_classes or "C"
         means = _means(model, *(x if x is None else check.array(name, x, (k, C))[None] for name, x, k in given))
@@ -306,14 +307,14 @@ class State(Immutable):
     ) -> "State":
         """State from the plain block overlaps, q (L, K, K), r (L, K, M), t (L, M, M).
 
-        These are W P_l W^T / N, W P_l W*^T / N and W* P_l W*^T / N: the eigenvalues are not in them.
+        These are W P_l W^T / N, W P_l W*^T / N and W* P_l W*^T / N, without eigenvalues.
 
         Parameters
         ----------
         model : Model
-            Gives K, M, the spectrum, and ``v`` when it is not passed.
+            Its K, M and spectrum are used, and its ``v`` by default.
         q, r, t : array_like, shape (L, K, K), (L, K, M), (L, M, M)
-            Plain block overlaps. Without a teacher, M = 0, no r and t.
+            Plain block overlaps. Omit r and t without a teacher, M = 0.
         v : array_like, shape (K,), optional
             Second layer at the start; the model's by default.
         alpha : float
@@ -328,7 +329,7 @@ class State(Immutable):
         Raises
         ------
         ValueError
-            Shapes that differ, overlaps that no real vectors have, or a teacher that acts on latents.
+            Wrong shapes, overlaps that no real vectors have, or a teacher that acts on latents.
 
         Examples
         --------
@@ -357,16 +358,16 @@ class State(Immutable):
     ) -> "State":
         """State of explicit weights, W (K, N) and W_star (M, N).
 
-        Block l is made of n_l = p_l N consecutive coordinates, in the order of ``model.spectrum.s``, or of the
-        eigenvectors that a spectrum from a covariance keeps: weights are in the coordinates of the inputs.
+        Weights are in the coordinates of the inputs. Block l consists of n_l = p_l N consecutive coordinates, in the
+        order of ``model.spectrum.s``, or of the eigenvectors in the spectrum, if it has a basis.
 
         Parameters
         ----------
         model : Model
-            Gives K, M, the spectrum, and ``v`` when it is not passed.
+            Its K, M and spectrum are used, and its ``v`` by default.
         W, W_star : array_like, shape (K, N), (M, N)
-            Rows are the weights of students and teachers; fields are W x / sqrt(N). Without a teacher no W_star. Inputs
-            in classes need ``means`` in the model.
+            Rows are the weights of students and teachers; fields are W x / sqrt(N). Omit W_star without a teacher.
+            For inputs in classes the model must have ``means``.
         v : array_like, shape (K,), optional
             Second layer at the start; the model's by default.
         alpha : float
@@ -415,20 +416,20 @@ class State(Immutable):
         return html.table("State", rows | {"v": html.matrix(self.v)})
 
 
-def _check_unseen(state):
-    """T - sum_l tau^l / s_l is the covariance of what in nu is not linear in x."""
+def _check_latent_teacher(state):
+    """Check that T - sum_l tau^l / s_l is PSD: the covariance of the component of nu that is not linear in x."""
     with_variance = state.s > 0
-    unseen = state.T - np.sum(state.tau[with_variance] / state.s[with_variance, None, None], axis=0)
-    lowest = np.linalg.eigvalsh(unseen)[0]
+    nonlinear = state.T - np.sum(state.tau[with_variance] / state.s[with_variance, None, None], axis=0)
+    lowest = np.linalg.eigvalsh(nonlinear)[0]
     if lowest < -check.PSD_TOLERANCE * np.trace(state.T):
         raise ValueError(
-            f"T - sum_l tau^l / s_l is not positive semi-definite: its lowest eigenvalue is {lowest:.3g}. The inputs "
-            "cannot show more of the teacher than there is; check the scales of tau and T."
+            f"T - sum_l tau^l / s_l is not positive semi-definite: its lowest eigenvalue is {lowest:.3g}. The linear "
+            "component of the teacher cannot exceed the teacher; check the scales of tau and T."
         )
 
 
 def _check_teacher(model):
-    """These constructors take overlaps of teachers that act on x."""
+    """Raise ``ValueError`` for teachers of latents: these constructors take overlaps of teachers that act on x."""
     if check.model(model).latent_teacher:
         raise ValueError(
             "the teacher acts on the latents, so overlaps with x-space teachers do not determine the state; use "
@@ -437,13 +438,13 @@ def _check_teacher(model):
         )
 
 
-def _teacher(model, **parts):
-    """Checked overlaps with teachers, given as (array, shape) by name; without a teacher there need be none."""
-    if model.M and (missing := [f"{name}, of shape {shape}" for name, (x, shape) in parts.items() if x is None]):
+def _teacher(model, **given):
+    """Checked overlaps with teachers, given as (array, shape) by name; None is allowed without a teacher."""
+    if model.M and (missing := [f"{name}, of shape {shape}" for name, (x, shape) in given.items() if x is None]):
         raise TypeError(f"missing {' and '.join(missing)}: the model has a teacher, M = {model.M}")
     return tuple(
         check.array(name, np.zeros(shape) if value is None and model.M == 0 else value, shape)
-        for name, (value, shape) in parts.items()
+        for name, (value, shape) in given.items()
     )
 
 
@@ -464,7 +465,7 @@ def _second_layer(model, v):
 
 
 def reciprocal(s):
-    """1/s, and 0 where s = 0: there is no variance, nothing is learned and nothing seen."""
+    """1/s, and 0 if s = 0, because overlaps of inputs without variance do not change."""
     return np.divide(1.0, s, out=np.zeros_like(s), where=s > 0)
 
 
@@ -478,12 +479,12 @@ def gram(q, r, t):
 
 
 def block_overlaps(W, W_star, sizes):
-    """Plain block overlaps (q, r, t) of weights whose block l is ``sizes[l]`` consecutive coordinates."""
+    """Plain block overlaps (q, r, t) of weights, where block l consists of ``sizes[l]`` consecutive coordinates."""
     K, N = W.shape
-    rows = np.concatenate([W, W_star])
-    if np.ptp(sizes) == 0:  # one product for all blocks: many of them are small
-        blocks = np.swapaxes(rows.reshape(len(rows), len(sizes), -1), 0, 1)
+    weights = np.concatenate([W, W_star])
+    if np.ptp(sizes) == 0:  # one product for all blocks, because they may be many and small
+        blocks = np.swapaxes(weights.reshape(len(weights), len(sizes), -1), 0, 1)
         joint = blocks @ np.swapaxes(blocks, 1, 2) / N
     else:
-        joint = np.array([part @ part.T / N for part in np.split(rows, np.cumsum(sizes)[:-1], axis=1)])
+        joint = np.array([X @ X.T / N for X in np.split(weights, np.cumsum(sizes)[:-1], axis=1)])
     return joint[:, :K, :K], joint[:, :K, K:], joint[:, K:, K:]
