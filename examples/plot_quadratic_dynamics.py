@@ -2,9 +2,9 @@ r"""
 A quadratic network relaxes, waits, and escapes
 ===============================================
 
-A student of six quadratic units learns a teacher of three. First the norm relaxes to a plateau, then the overlaps
-with the teacher grow as :math:`\exp(\omega\alpha)`, then the error falls; the overlaps among students decay before
-they follow the teacher. Parameters of Bocchi et al. (2026), arXiv:2604.03068, Figure 1.
+A student of six quadratic units learns a teacher of three. First the norm relaxes to a plateau, then the overlaps with
+the teacher grow as :math:`\exp(\omega\alpha)`, then the error falls; the overlaps among students first decay and then
+grow towards those of the teacher. Parameters of Bocchi et al. (2026), arXiv:2604.03068, Figure 1.
 """
 
 import sys

@@ -2,12 +2,12 @@ r"""
 A spike adds a curve to the straight line
 =========================================
 
-Given the projection k of the input on the spike, the readout can combine two functions, whatever the width,
+Given the projection k of the input on the spike, the readout can combine two functions, at every width,
 
 .. math:: \mu_0(k) = E_z\,\sigma(rk + \sqrt c z), \qquad k\,\mu_1(k) = k\,E_z\,\sigma'(rk + \sqrt c z).
 
-Growing spikes turn them from straight lines to steps and to something that vanishes far out. Cui et al. (2024),
-arXiv:2402.04980, figures 3 and 7; bounds (26), (27).
+With growing spikes the first changes from a straight line to a step, the second to a function that vanishes at large k.
+Cui et al. (2024), arXiv:2402.04980, figures 3 and 7; bounds (26), (27).
 """
 
 import numpy as np
@@ -66,10 +66,9 @@ def bounds_panel(ax):
 
 
 # %%
-# Lines, steps, and what is learned
-# ---------------------------------
-# Left and middle: both functions. Right: functions of the bounds, the target, and what the readout has learned
-# (circles).
+# Lines, steps, and learned functions
+# -----------------------------------
+# Left and middle: both functions. Right: functions of the bounds, the target, and the learned function (circles).
 fig, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
 linear = basis_panels(axes)
 bounds, errors, gap = bounds_panel(axes[2])
