@@ -37,9 +37,10 @@ def kicked(model, state, rng):
 
 
 def critical(model):
-    """Critical rate of perfect learning, or of the fixed point near it with label noise, and the fate of trajectories beside it.
+    """Critical rate of perfect learning (with label noise: of the fixed point near it), and the fate of trajectories.
 
-    A trajectory converges if its final eps_g is closer to that of the fixed point than its initial eps_g.
+    Trajectories begin beside the fixed point. One converges if its final eps_g is closer to that of the fixed point
+    than its initial eps_g.
     """
     W = np.eye(model.K, model.M) * np.sqrt(model.v_star[0] / model.v[0])  # students that are teachers, the others zero
     guess = ov.State.from_overlaps(model, Q=W @ W.T, R=W, T=np.eye(model.M))

@@ -32,7 +32,7 @@ path = ov.hessian(MODEL, traj)
 # ----------------------------------------------------------
 # The cosine compares the change of R with its projection on the descending directions at the slowest record.
 def departure(traj, path):
-    """Record where the plateau is slowest, and the cosine between its descending directions and the subsequent change of R."""
+    """Slowest record of the plateau, and the cosine between its descending directions and the change of R after it."""
     speed = np.linalg.norm(np.gradient(traj.R, traj.alpha, axis=0), axis=(1, 2))
     waits = (traj.eps_g < 0.5 * traj.eps_g[0]) & (traj.eps_g > 0.2 * traj.eps_g[len(traj.alpha) // 4])
     slowest = int(np.flatnonzero(waits)[np.argmin(speed[waits])])

@@ -52,7 +52,7 @@ def approach(ax):
 # One teacher. The norm of a single superfluous student stays near zero, and its noise adds to the floor. For two this
 # state is unstable: their norms grow with opposite signs, to values where g' and therefore the noise is smaller.
 def superfluous(ax):
-    """Errors of one teacher and 2 or 3 students over the floor of superfluous students of norm zero, and the norm of the third one."""
+    """Errors of 2 or 3 students of one teacher over the floor with superfluous norms zero; norm of the third one."""
     alpha, found = np.geomspace(1, 1e6, 121), {}
     for K, color in ((2, "teal"), (3, "firebrick")):
         model = ov.committee_machine(K, 1, eta=0.2, noise=0.3)

@@ -130,7 +130,7 @@ class Weights:
 
 
 def follow(flow, alpha, rtol):
-    """Errors at alpha, and the number of closures; the second half of each step is repeated with closures at its middle and end."""
+    """Errors at alpha, and the number of closures; half of each step is repeated with closures at middle and end."""
     t, h, errors, count = alpha[0], 1.0, [flow.eps_g], 1
     for end in alpha[1:]:
         while t < end:

@@ -31,7 +31,7 @@ SIX, EIGHT = 10, 14  # where eps_g is 1e-6 and 1e-8
 
 
 def run(beta, L):
-    """(levels, solution with one tolerance, with divided tolerances), at the times when the exact error is at a level."""
+    """(levels, solution with one tolerance, with divided ones), at the times when the exact error is at a level."""
     spectrum = ov.power_law(beta=beta, L=L)
     mu, c = linear.modes(spectrum, ETA)
     model = ov.committee_machine(1, 1, activation=ov.linear, eta=ETA, spectrum=spectrum)

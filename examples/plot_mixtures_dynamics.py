@@ -76,7 +76,7 @@ def learn(student, means, N, alpha_max, runs):
     clusters = ov.solve(*ov.compress(*classes, 80), gaussian.alpha, rtol=1e-6)
     laws = [law for pair in ROWS.values() for law in pair]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # deviations of some laws from the theory are shown in the figure
+        warnings.simplefilter("ignore", RuntimeWarning)  # the figure shows that some laws deviate from the theory
         found = {law: simulate(rng=7, latents=sampler(law, means, N // 2), test=2048) for law in laws}
     return theory, clusters, gaussian, found
 

@@ -37,7 +37,7 @@ def phase_diagram():
         warnings.simplefilter("ignore", RuntimeWarning)  # those beyond the line diverge
         batch = ov.solve_many(models, start, ALPHA)
     learned = np.sum(batch.R**2, axis=(-1, -2))
-    there = batch.success & (learned[:, -1] > 0.1)  # on the line a bounded trajectory may return to zero overlap with the teacher
+    there = batch.success & (learned[:, -1] > 0.1)  # on the line a bounded run may lose its overlap with the teacher
     length = np.where(there, ALPHA[np.argmax(learned > learned[:, -1:] / 2, axis=1)], np.nan)
     return length.reshape(N, M), batch.eps_g[:, -1].reshape(N, M), batch
 

@@ -20,7 +20,7 @@ from overlaps.theory import features
 # -----------------------
 # To use your own data, replace ``images()``. Constant pixels are removed.
 RUNS = 24
-FIT = slice(2, 30)  # eigenvalues 3 to 30: smaller ones deviate from the law because of pixels that are nearly always blank
+FIT = slice(2, 30)  # eigenvalues 3 to 30: smaller ones deviate because of pixels that are nearly always blank
 
 
 def images():
