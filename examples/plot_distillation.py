@@ -52,8 +52,8 @@ for i, color in zip(range(1, TIMES.size), plt.get_cmap("viridis")(np.linspace(0,
     left.plot(weights[best], truth[best, i], "o", color=color)
 own = ov.closure(FIRST, RECORD.Q, RECORD.R, RECORD.T).eps_g
 left.axhline(own, color="0.5", ls="--", lw=1, label="the first student")
-left.set(yscale="log", xlabel="weight of the taught label", ylabel="error on the truth")
-right.plot(TIMES, truth[-1], "o-", color="#0072B2", label="taught labels: error on the truth")
+left.set(yscale="log", xlabel="weight of the frozen student's label", ylabel="error on the truth")
+right.plot(TIMES, truth[-1], "o-", color="#0072B2", label="frozen student's labels: error on the truth")
 right.plot(TIMES, frozen[-1], "o--", color="#0072B2", label="on the frozen student")
 right.plot(TIMES, truth[0], "o-", color="#D55E00", label="true labels: error on the truth")
 right.axhline(own, color="0.5", ls="--", lw=1, label="the first student")

@@ -62,7 +62,7 @@ for ax, K in zip(axes, STUDENTS, strict=True):
         ax.step(runs, np.arange(1, runs.size + 1) / runs.size, color=colour, alpha=0.4, lw=3, label=f"{runs.size} runs")
     ax.set(title=f"K = M = {K}: {law.modes} growing modes", xlabel=r"escape time $\alpha$ = steps / N", xlim=(100, 460))
     ax.legend(frameon=False, loc="lower right")
-axes[0].set_ylabel("share of runs that have left")
+axes[0].set_ylabel("fraction of runs that have left")
 fig.savefig("escape_of_many_modes.png", dpi=150)
 
 # %%

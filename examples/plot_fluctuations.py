@@ -59,7 +59,7 @@ axes[0].legend(frameon=False)
 levels = np.linspace(0.005, 0.995, 199)
 axes[2].step(np.sort(left), (np.arange(left.size) + 1) / left.size, where="post", color="C1", label="120 runs")
 axes[2].plot([law.quantile(q) for q in levels], levels, color="C0", label="law of the escape")
-axes[2].set(xlabel=r"$\alpha$ at which $\epsilon_g$ falls below 0.0173", ylabel="share of runs that left the plateau")
+axes[2].set(xlabel=r"$\alpha$ at which $\epsilon_g$ falls below 0.0173", ylabel="fraction of runs that left")
 axes[2].legend(frameon=False)
 fig.savefig("fluctuations.png", dpi=150)
 

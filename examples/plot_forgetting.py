@@ -48,7 +48,7 @@ def forgotten_with_heads(T12):
 # %%
 # Forgetting against similarity
 # -----------------------------
-# Left: what the students forget of the first task (full lines), and what it has taught them about the second one
+# Left: what the students forget of the first task (full lines), and the change of the error on the second one
 # (dashed), for teachers of overlap :math:`T_{12}`. Right: the error on the first task at the end.
 curves = {T12: learn(T12) for T12 in (0.0, 0.4, 0.8, 0.95)}
 similarity = np.array([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])

@@ -146,7 +146,7 @@ def draw_realisation(ax, N, results, sizes, bins):
     for c, (student, (gauss, summed, _)) in enumerate(results.items()):
         ax.loglog(bins, summed, f"C{c}s:", ms=4, label=f"{student}, quantile bins")
         ax.loglog(sizes, gauss, f"C{c}o-", ms=4, label=f"{student}, block Gauss")
-    ax.set(xlabel="eigenvalues kept", ylabel="largest error of $Q, R, v$", ylim=(1e-14, 10))
+    ax.set(xlabel="number of eigenvalues", ylabel="largest error of $Q, R, v$", ylim=(1e-14, 10))
     ax.set_xticks(bins, [str(b) for b in bins])
     ax.minorticks_off()
     ax.set_title(rf"one realisation, $N$ = {N}, $\alpha \leq 100$")

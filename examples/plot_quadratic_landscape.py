@@ -35,7 +35,7 @@ def draw_map(ax):
         ax.annotate(special.get((r, s), ""), (index, error - 0.005), fontsize="small", va="top")
     for marker, color, label in [("o", "C0", "(r, 0)"), ("o", "C2", "(0, s)"), ("D", "C3", "mixed, (r, s)")]:
         ax.plot([], [], marker, color=color, label=label)
-    ax.set(xlabel="share of descending directions", ylabel=r"$\epsilon_g$", xlim=(-0.05, 1.2))
+    ax.set(xlabel="fraction of descending directions", ylabel=r"$\epsilon_g$", xlim=(-0.05, 1.2))
     ax.legend(frameon=False, loc="lower right")
     return points
 

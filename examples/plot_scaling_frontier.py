@@ -93,7 +93,7 @@ slope = np.polyfit(np.log(C[4:]), np.log(exact.eps[4:]), 1)[0]
 width = np.polyfit(np.log(C[4:]), np.log(exact.N_l[4:]), 1)[0]
 print(f"error ~ c^{slope:.3f} (theory {-LAW.exponents.compute:.3f}), N_l ~ c^{width:.3f} (1/3)")
 assert abs(slope + LAW.exponents.compute) < 0.01 and abs(width - 1 / 3) < 0.01
-print(f"two power laws ask for {balanced(LAW)[4] / exact.N_l[4]:.2f} times the best N_l at C = 1e5")
+print(f"balancing two power laws gives {balanced(LAW)[4] / exact.N_l[4]:.2f} times the best N_l at C = 1e5")
 assert balanced(LAW)[4] / exact.N_l[4] > 1.2
 rate = np.polyfit(np.log(C[4:]), np.log(easy.eps[4:]), 1)[0]
 print(f"delta = 1.5: error ~ c^{rate:.2f} on its way to -4/3")
