@@ -88,7 +88,7 @@ fig.savefig("attention.png", dpi=150)
 for T in TOKENS:
     gap = np.abs(runs[T].mean("R") - flows[T].R)[1:] / runs[T].standard_error("R")[1:]
     print(f"T = {T}: error {flows[T].eps_g[-1]:.1e}; SGD within {gap.max():.1f} standard errors")
-    assert gap.max() < 6  # of ten numbers, eight runs each, at N = 300
+    assert gap.max() < 6  # maximum over ten numbers of eight runs each, at N = 300
 print(f"without softmax the error ends at {pooled.eps_g[-1]:.3f}")
 assert pooled.eps_g[-1] > 10 * flows[2].eps_g[-1]
 print(f"R = {LEVEL} at {reached:.2f} +- {of_time:.2f} in theory, {np.mean(first):.2f} +- {np.std(first):.2f} in runs")

@@ -23,7 +23,7 @@ from overlaps.theory import quadratic
 # Below the critical rate the fixed point is followed to the learning rate of the trajectory. Beyond it there may be no
 # fixed point, and trajectories begin beside the last one. One batch of :func:`overlaps.solve_many` runs all four.
 BESIDE = np.array([0.9, 0.96, 1.04, 1.1])  # learning rates in units of the critical one
-KICK = 1e-3  # of the weights at the start of a trajectory
+KICK = 1e-3  # size of the perturbation of the weights at the start of a trajectory
 
 
 def kicked(model, state, rng):

@@ -47,7 +47,7 @@ def learn(C, f, student, rng):
     )
     W, W_star = rng.standard_normal((2, N)), rng.standard_normal((2, D))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # that both errors differ is what the figure shows
+        warnings.simplefilter("ignore", RuntimeWarning)  # the figure shows that both errors differ
         runs = ov.simulate(
             model, N=N, alpha=ALPHA, rng=rng, runs=RUNS, weights=(W, W_star), samples=ov.covariates.rows(X, C)
         )

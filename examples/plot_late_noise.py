@@ -89,7 +89,7 @@ for name, (end, ratio) in found.items():
     print(f"{name}: eps_g at the end / floor = {end / floor:.4f}; closed form / eps_g {ratio.min():.3f} to "
           f"{ratio.max():.3f}")  # fmt: skip
     assert abs(end / floor - 1) < 0.002  # sigma^2 = 0.0025 to first order
-assert abs(ratio - 1).max() < 0.1  # of the last one, with 256 eigenvalues
+assert abs(ratio - 1).max() < 0.1  # ratio of the last spectrum, with 256 eigenvalues
 assert np.ptp([end for end, _ in found.values()]) < 1e-6 * floor
 for K, ratio in extra.items():
     print(f"K = {K}: eps_g over the floor at alpha = 1e3, 1e4, 1e5, 1e6:", ratio.round(3))

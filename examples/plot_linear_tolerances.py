@@ -43,7 +43,7 @@ def run(beta, L):
 
     times = [brentq(lambda x, level=level: exact(x) - level, -15, 40, rtol=1e-14) for level in LEVELS]
     errors = np.array([exact(x) for x in times])
-    with mock.patch.object(System, "polynomial", False):  # as for erf and relu
+    with mock.patch.object(System, "polynomial", False):  # one tolerance, as for erf and relu
         one = ov.solve(model, start, np.exp(times), method="structured")
     return errors, one, ov.solve(model, start, np.exp(times), method="structured")
 

@@ -110,7 +110,7 @@ class Experiment:
                 rows.append([self.distances(i, sgd) for i, sgd in enumerate(runs)])
                 if (name, m) == (PAPER, 2):
                     found["table"].append([self.readings(i, sgd) for i, sgd in enumerate(runs)])
-                    for x in NAMES:  # of the inset: the last are those of the largest A
+                    for x in NAMES:  # runs of the inset: the last ones have the largest A
                         found[f"run_{x}"], found[f"theory_{x}"] = getattr(runs[0], x)[0], getattr(self.theories[0], x)
             found["scan"].append(rows)
         found["sizes"] = [np.mean([np.abs(getattr(t, x)[1:]).mean() for t in self.theories]) for x in NAMES]

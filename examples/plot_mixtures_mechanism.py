@@ -33,7 +33,7 @@ MEANS = np.array([-3.0, 3.0])
 LAWS = {"elementwise": "population", "shared, population": "population", "shared, sample": "sample"}
 COLOURS = dict(zip(LAWS, ("C0", "C3", "C2"), strict=True))
 NAMES = "Q", "R", "v"
-SHARE = MEANS[1] ** 2 / (1 + MEANS[1] ** 2)  # of the variance of a coordinate that is due to the means
+SHARE = MEANS[1] ** 2 / (1 + MEANS[1] ** 2)  # fraction of the variance of a coordinate due to the means
 
 
 def sampler(law):

@@ -34,7 +34,7 @@ def phase_diagram():
     start = ov.State.from_overlaps(MODEL, Q=[[0.3, 0.05], [0.05, 0.25]], R=[[0.03, 0.0], [0.0, 0.02]], T=np.eye(2))
     models = [dataclasses.replace(MODEL, eta=eta, noise=noise) for eta in ETAS for noise in NOISES]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # those beyond the line diverge
+        warnings.simplefilter("ignore", RuntimeWarning)  # trajectories beyond the line diverge
         batch = ov.solve_many(models, start, ALPHA)
     learned = np.sum(batch.R**2, axis=(-1, -2))
     there = batch.success & (learned[:, -1] > 0.1)  # on the line a bounded run may lose its overlap with the teacher

@@ -100,7 +100,7 @@ for T in LENGTHS:
     gaps = np.abs(runs[T].mean("eps_g") - np.interp(runs[T].alpha, TIMES, flows[T].eps_g))[1:]
     errors = gaps / runs[T].standard_error("eps_g")[1:]
     print(f"T = {T}: accuracy {1 - flows[T].eps_g[-1]:.3f}; SGD within {errors.max():.1f} standard errors")
-    assert errors.max() < 6  # of ten numbers, eight runs each, at N = 400
+    assert errors.max() < 6  # maximum over ten numbers of eight runs each, at N = 400
 for points in trades.values():
     assert np.all(np.diff(points[:, 1]) < 0)
 ends = [1 - fall.eps_g[-1] for fall in falls]

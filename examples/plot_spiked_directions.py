@@ -61,7 +61,9 @@ def overlaps_panel(ax):
     rates, shares = np.linspace(0.25, 3, 9), {}
     for steps, style in ((1, "--"), (2, "-")):
         models = [Subspace.after_steps(np.tanh, target, eta_tilde=[x] * steps, **STEP) for x in rates]
-        shares[steps] = np.array([np.sum(model.gamma**2, axis=1) for model in models])  # of theta_j in their span
+        shares[steps] = np.array(
+            [np.sum(model.gamma**2, axis=1) for model in models]
+        )  # fraction of theta_j in their span
         for j in (0, 1):
             label = rf"$\theta_{j + 1}$, {'one step' if steps == 1 else 'two steps'}"
             ax.plot(rates, shares[steps][:, j], style, color=f"C{3 + j}", label=label)

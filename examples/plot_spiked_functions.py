@@ -78,7 +78,9 @@ fig.savefig("spiked_functions.png", dpi=150)
 # The checks
 # ----------
 print("part of mu0 that is linear in k:", linear.round(4))
-assert np.all(np.diff(linear) < 0) and linear[0] > 0.999 and np.sqrt(2 / np.pi) < linear[-1] < 0.9  # of a jump
+assert (
+    np.all(np.diff(linear) < 0) and linear[0] > 0.999 and np.sqrt(2 / np.pi) < linear[-1] < 0.9
+)  # the linear part of a jump
 print(f"bounds {bounds.upper:.6f}, {bounds.lower:.6f}; errors of the two functions {errors[0]:.6f}, {errors[1]:.6f}")
 assert np.allclose(errors, bounds[:2], rtol=1e-8)
 print(f"E(h - C)^2 of the trained readout: {gap:.5f}")

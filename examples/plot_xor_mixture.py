@@ -21,7 +21,7 @@ import overlaps as ov
 # -----------------------------------
 # In the equations of clusters each class mean is a further static row. The lazy network starts from the overlaps of the
 # other one, scaled.
-LENGTH, LARGE = 2.5, 6.0  # of the class means; of lazy weights, relative to the others
+LENGTH, LARGE = 2.5, 6.0  # distance of the class means; scale of lazy weights relative to the others
 PAIR = np.array([[1.0, -1.0], [-1.0, 1.0]])
 BAYES = 2 * norm.cdf(LENGTH / np.sqrt(2)) * norm.cdf(-LENGTH / np.sqrt(2))
 ALPHA = np.array([0, 0.25, 0.5, 1, 1.5, 2, 3, 4, 5, 6, 8, 10, 12.5, 15, 17.5, 20])
