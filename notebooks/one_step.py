@@ -85,7 +85,7 @@ residual = y - STUDENT(fields).mean(axis=0)
 step = (residual * slope(fields)) @ x / n0
 W1 = W + RATE / WIDTH * step
 
-spike = (W1 - W).mean(axis=0)  # what all neurons have in common
+spike = (W1 - W).mean(axis=0)  # the part common to all neurons
 v = spike / np.linalg.norm(spike)
 measured = np.linalg.norm(spike), v @ theta, np.mean(np.sum((W1 - spike) ** 2, axis=1))
 

@@ -266,8 +266,8 @@ def on_plateau(K, eta):
     """Height of the plateau and rate of the escape from it, at a finite learning rate."""
     model = ov.committee_machine(K, K, eta=eta)
     # not longer: rounding seeds the escape
-    settled = ov.solve(model, symmetric(model, Q=0.0, R=0.1, apart=0.3), (0, 60 / eta), rtol=1e-9)[-1]
-    state = ov.fixed_point(model, settled).state
+    late = ov.solve(model, symmetric(model, Q=0.0, R=0.1, apart=0.3), (0, 60 / eta), rtol=1e-9)[-1]
+    state = ov.fixed_point(model, late).state
     return ov.closure(model, state.Q, state.R, state.T).eps_g, ov.linearise(model, state).rate
 
 
