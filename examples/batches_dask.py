@@ -2,14 +2,14 @@
 A Dask cluster integrates ten thousand trajectories in batches
 ==============================================================
 
-A trajectory of two erf students takes about a millisecond, less than it takes to send it: a worker gets a batch.
-``ov.solve_many`` integrates a batch in compiled code, ``ov.sweep`` sends the batches, and what comes back is what one
-call for all of them returns: to the last bit where all processes load compiled kernels from the cache, to rounding
-(5e-13 here) where one of them has just compiled its own.
+A trajectory of two erf students takes about a millisecond, less than its transfer to a worker: each task is therefore a
+batch. ``ov.solve_many`` integrates a batch in compiled code, and ``ov.sweep`` sends the batches. The results agree with
+one call for all trajectories: to the last bit if all processes load compiled kernels from the cache, to rounding (5e-13
+here) if one of them has just compiled its own.
 
-Drawn is the time at which students and teachers have found each other, eps_g < 0.005, over learning rate and noise.
-The cluster here is local, with two workers of one thread; on a real one take ``threads`` = cores of a worker. There
-are 400 trajectories unless ``--full`` is given. Needs ``pip install "overlaps[dask]"``.
+The figure shows the time at which eps_g falls below 0.005 against learning rate and noise. The cluster is local, with
+two workers of one thread; on a real cluster set ``threads`` to the number of cores of a worker. Without ``--full``
+there are 400 trajectories. Needs ``pip install "overlaps[dask]"``.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ import overlaps as ov
 # %%
 # The pool
 # --------
-# The line that changes with the machine.
+# Change this line for another machine.
 N, SIZE = (100, 1000) if "--full" in sys.argv else (20, 100)
 ETAS, NOISES, ALPHA = np.linspace(0.2, 3.0, N), np.linspace(0.0, 0.1, N), np.linspace(0.0, 600.0, 301)
 MODEL = ov.committee_machine(2, 2, eta=0.5)
@@ -42,7 +42,7 @@ def make_pool():
 # --------------------
 # One compiled call integrates all of its trajectories.
 def errors(first):
-    """eps_g (SIZE, n) of the batch that begins at point number ``first``: a worker returns arrays, and small ones."""
+    """eps_g (SIZE, n) of the batch that begins at point number ``first``; workers return small arrays."""
     start = ov.State.from_overlaps(MODEL, Q=[[0.5, 0], [0, 0.4]], R=[[0.02, 0], [0, 0.03]], T=np.eye(2))
     models = [dataclasses.replace(MODEL, eta=eta, noise=noise) for eta, noise in GRID[first : first + SIZE]]
     return np.array(ov.solve_many(models, start, ALPHA, threads=1).eps_g)
@@ -55,8 +55,7 @@ def sweep(pool=None):
 # %%
 # The picture
 # -----------
-# The time at which students and teachers have found each other is shortest at a finite rate; the more noise, the fewer
-# rates get there (others grey).
+# The time of convergence is shortest at a finite rate. With more noise fewer rates converge (the others are grey).
 def times(result):
     learned = result.array().reshape(N, N, -1) < 5e-3
     return np.where(learned.any(axis=-1), ALPHA[np.argmax(learned, axis=-1)], np.nan)
@@ -73,7 +72,7 @@ def draw(result):
 # %%
 # The sweep, and the checks
 # -------------------------
-# Workers change nothing: rounding, far below rtol = 1e-8, is all that two pieces of machine code differ by.
+# The number of workers does not change the results, except for rounding errors far below rtol = 1e-8.
 if __name__ == "__main__":
     with make_pool() as pool:
         result = sweep(pool)

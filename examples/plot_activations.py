@@ -2,9 +2,9 @@ r"""
 Only the full equations describe SGD at a finite rate
 =====================================================
 
-ReLU, tanh, the absolute value, and a smooth function of your own: each brings its Gaussian averages A, B, C and
-nothing else, so that one call of ``ov.solve`` serves all of them. Equations with every term of order :math:`\eta^2`
-lie on SGD; without these terms, which is gradient flow, they do not.
+ReLU, tanh, the absolute value, and a custom smooth function: the equations depend on the activation through the
+Gaussian averages A, B, C only, so that ``ov.solve`` works for all of them. Equations with all terms of order
+:math:`\eta^2` agree with SGD; without these terms (gradient flow) they do not.
 """
 
 import dataclasses
@@ -17,11 +17,11 @@ import overlaps as ov
 
 
 # %%
-# An activation of your own
-# -------------------------
-# A function and its slope are enough: ``ov.Activation.from_function`` integrates the averages by quadrature and checks
-# its own accuracy. The other three have closed forms; for the matrix C of ReLU the probability that four correlated
-# Gaussians are all positive is computed exactly.
+# A custom activation
+# -------------------
+# A function and its derivative suffice: ``ov.Activation.from_function`` integrates the averages by quadrature and
+# checks its own accuracy. The other three have closed forms; for the matrix C of ReLU the probability that four
+# correlated Gaussians are all positive is computed exactly.
 def swish(x):
     return x * expit(x)
 

@@ -3,12 +3,12 @@ Annealing reaches the exponent of noiseless learning
 ====================================================
 
 A linear unit learns from noisy labels, on inputs with a power-law spectrum (beta = 1, 512 eigenvalues). Small
-eigenvalues need many fast steps, and fast steps leave noise behind: a constant rate has to trade one for the other
-and falls as :math:`\alpha_f^{-\beta/(1+2\beta)}` at its best, while a rate that falls to zero at the horizon
-:math:`\alpha_f` reaches :math:`\alpha_f^{-\beta/(1+\beta)}`. Derived for this library. The same power of
-:math:`1 - \alpha/\alpha_f`, 2 c - 1 at a capacity exponent c = 1 + beta, with a peak that does not depend on the
-horizon at this source exponent, 1 - 1/c: Li et al. (2026), arXiv:2602.06797; polynomial decay for random features:
-Bordelon and Mori (2026), arXiv:2602.04774.
+eigenvalues need many fast steps, and fast steps leave noise behind: the error of the best constant rate falls as
+:math:`\alpha_f^{-\beta/(1+2\beta)}`, while the error of a rate that falls to zero at the horizon :math:`\alpha_f` falls
+as :math:`\alpha_f^{-\beta/(1+\beta)}`. Derived for this library. Li et al. (2026), arXiv:2602.06797, find the same
+power of :math:`1 - \alpha/\alpha_f`, 2 c - 1 at a capacity exponent c = 1 + beta; the peak does not depend on the
+horizon at this source exponent, 1 - 1/c. Polynomial decay for random features: Bordelon and Mori (2026),
+arXiv:2602.04774.
 """
 
 import dataclasses
@@ -26,22 +26,22 @@ import overlaps as ov
 # %%
 # The optimum over all rates
 # --------------------------
-# Rates that are straight lines between 32 knots, found by ``ov.optimal_schedule`` after 120 iterations from the cubic.
-# They are stored, and evaluated again here; ``python examples/plot_annealing_power_law.py --search`` finds them again,
-# in 20 seconds for each horizon.
+# The rates are piecewise linear between 32 knots. ``ov.optimal_schedule`` found them in 120 iterations from the cubic.
+# They are stored, and their errors are computed here; ``python examples/plot_annealing_power_law.py --search`` repeats
+# the search, in 20 seconds per horizon.
 HORIZONS = np.array([3.0, 10.0, 30.0, 100.0])
 MODEL = ov.committee_machine(
     1, 1, activation=ov.linear, eta=1.0, noise=1.0, spectrum=ov.power_law(beta=1.0, L=512)
 )  # fmt: skip
 P = MODEL.spectrum.p[:, None, None]
 START = ov.State.from_blocks(MODEL, q=P, r=0 * P, t=P)  # m_l(0) = 2 p_l
-LEFT = 1 - np.arange(32) / 31  # of the horizon: its cube is what is left at the knots
+LEFT = 1 - np.arange(32) / 31  # fraction of the horizon left at each knot, cubed in the schedule
 STORED = Path(currentframe().f_code.co_filename).parent / "data" / "annealing_power_law.npz"
 COMMAND = "python examples/plot_annealing_power_law.py --search"
 
 
 def search():
-    """Optimal rates (horizons, knots), kept."""
+    """Stored optimal rates (horizons, knots)."""
     eta = []
     for horizon in HORIZONS:
         with warnings.catch_warnings():
@@ -60,9 +60,9 @@ def optimum(horizon, eta):
 # %%
 # The best constant rate, and a cubic
 # -----------------------------------
-# The memory of the noise falls as :math:`\tau^{-1-\chi}`, :math:`\chi = \beta / (1 + \beta)`, in the time :math:`\tau`
-# that the rate has passed, so that the noise of early steps is forgotten: the rate that loses least at a given
-# :math:`\tau` falls as
+# The contribution of the noise of a step decays as :math:`\tau^{-1-\chi}`, :math:`\chi = \beta / (1 + \beta)`, with the
+# integral :math:`\tau` of the rate since this step, so that early noise has little effect. The optimal rate at a given
+# total :math:`\tau` falls as
 #
 # .. math:: \eta(\alpha) \propto (1 - \alpha/\alpha_f)^{1 + 2\beta}.
 def best_constant(horizon):
@@ -91,12 +91,13 @@ rates = np.load(STORED)["eta"]
 best = np.array([optimum(horizon, eta) for horizon, eta in zip(HORIZONS, rates, strict=True)])
 
 # %%
-# Errors at the horizon, rates, and the way
-# -----------------------------------------
-# Left: exponents 0.35 and 0.53 between horizons of 3 and 30, whose window of power laws is finite; theory 1/3 and 1/2.
-# The optimum (diamonds) is 5 to 8 % below. Middle: the optimal rates nearly fall onto one curve that falls more slowly
-# than the cubic, which is the law of far longer windows. Right: the fast rate brings the error down early, its noise
-# holds it up, and when the rate falls the error falls far below that of the best constant rate.
+# Errors at the horizon, rates, learning curves
+# ---------------------------------------------
+# Left: exponents 0.35 and 0.53 between horizons of 3 and 30 (theory 1/3 and 1/2), because the power-law window is
+# finite. The optimum (diamonds) is 5 to 8 % below. Middle: the optimal rates nearly collapse onto one curve, which
+# falls more slowly than the cubic, the limit of much longer windows. Right: at the fast rate the error first falls
+# quickly and then stays at a noise level; when the rate falls, the error falls far below that of the best constant
+# rate.
 whole = annealed(HORIZONS[-1], records=201)
 later = whole.alpha[1:]
 error = ov.theory.linear.error(MODEL.spectrum, constant[-1, 0], later, noise=1.0)
@@ -126,7 +127,7 @@ fig.savefig("annealing_power_law.png", dpi=150)
 for horizon, (eta, error), annealing, least in zip(HORIZONS, constant, falling, best, strict=True):
     print(f"alpha_f = {horizon:g}: constant {error:.7f} (eta = {eta:.4f})")
     print(f"    annealed {annealing:.5f}, best {least:.7f}")
-# an independent code found the first; the second is a Runge-Kutta integration of the m_l with 20000 equal steps
+# an independent program found the first; the second is a Runge-Kutta integration of the m_l with 20000 equal steps
 assert np.allclose(constant[:, 1], [0.0646063, 0.0424700, 0.0289142, 0.0188797], rtol=1e-5)
 assert np.isclose(falling[0], 0.03734376, rtol=1e-5)
 # the optima of the independent code: upper bounds, as these are

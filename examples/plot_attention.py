@@ -2,9 +2,9 @@ r"""
 Attention learns attention
 ==========================
 
-One head of attention over T tokens, its query, key and value in one direction, learns another one from a start that
-knows nothing of it. A sample is T vectors, and they may be correlated (the class of models is that of Arnaboldi et al.
-2025, arXiv:2506.02651).
+A student with one head of attention over T tokens, with query, key and value in one direction, learns from a teacher of
+the same kind, starting at zero overlap. A sample consists of T vectors, which may be correlated (a model of the class
+of Arnaboldi et al. 2025, arXiv:2506.02651).
 """
 
 import numpy as np
@@ -15,8 +15,9 @@ import overlaps as ov
 # %%
 # An uninformed start is no plateau
 # ---------------------------------
-# The mean of the tokens already knows the teacher a little: at R = 0 the drift is B = 1/T, so that the overlap grows at
-# once, like alpha eta / T, whatever N. Two tokens are integrated by tensors of quadrature, four on a lattice.
+# The mean of the tokens is correlated with the teacher: at R = 0 the drift is B = 1/T, so that the overlap grows
+# immediately, like alpha eta / T, at every N. Averages over two tokens use tensor quadrature, averages over four tokens
+# a lattice.
 TIMES, N, ETA = np.linspace(0.0, 14.0, 11), 300, 0.5
 TOKENS, START = (2, 4), dict(Q=[[0.5]], R=[[0.0]], T=[[1.0]])
 models = {T: ov.learner(ov.rules.attention(T, tolerance=5e-3), eta=ETA) for T in TOKENS}
@@ -27,7 +28,7 @@ runs = {T: ov.simulate(models[T], N=N, alpha=TIMES, rng=T, runs=8, start=starts[
 # %%
 # Runs differ in time
 # -------------------
-# Fluctuations of R over its velocity are those of the time at which a run has come to a given overlap.
+# The fluctuations of R divided by its velocity are the fluctuations of the time at which a run reaches a given overlap.
 LEVEL = 0.25
 early = ov.solve(models[2], starts[2], np.linspace(0.0, 2.5, 6), rtol=1e-3)
 spread = ov.fluctuations(early, N=N).std("R")[:, 0, 0]
@@ -39,11 +40,11 @@ first = [np.interp(LEVEL, run, many.alpha) for run in np.maximum.accumulate(many
 # %%
 # The use of softmax
 # ------------------
-# A student that weighs all tokens alike, the same direction without softmax, stops at an error.
+# A student without softmax, with equal weights for all tokens, converges to a finite error.
 
 
 def pool(lam, nu, xi, theta, S, F, G):
-    """Descent of half the squared difference between the mean token and the teacher's attention."""
+    """Gradient of half the squared difference between the mean token and the teacher's attention."""
     mean, y, total = np.mean(lam), 0.0, 0.0
     for a in range(nu.shape[0]):
         total += np.exp(nu[a, 0])
@@ -87,8 +88,8 @@ fig.savefig("attention.png", dpi=150)
 for T in TOKENS:
     gap = np.abs(runs[T].mean("R") - flows[T].R)[1:] / runs[T].standard_error("R")[1:]
     print(f"T = {T}: error {flows[T].eps_g[-1]:.1e}; SGD within {gap.max():.1f} standard errors")
-    assert gap.max() < 6  # of ten numbers, eight runs each, at N = 300
+    assert gap.max() < 6  # maximum over ten numbers of eight runs each, at N = 300
 print(f"without softmax the error ends at {pooled.eps_g[-1]:.3f}")
 assert pooled.eps_g[-1] > 10 * flows[2].eps_g[-1]
 print(f"R = {LEVEL} at {reached:.2f} +- {of_time:.2f} in theory, {np.mean(first):.2f} +- {np.std(first):.2f} in runs")
-assert abs(of_time / np.std(first) - 1) < 0.3  # 200 runs know it to 5 %; the path is curved
+assert abs(of_time / np.std(first) - 1) < 0.3  # 200 runs determine it to 5 %; the path is curved

@@ -22,7 +22,8 @@ import overlaps as ov
 # ------------------------
 # Hamiltonian Monte Carlo from the teacher; bars come from the spread between data sets. The samples are stored, and
 # ``python examples/plot_bayes_channels.py --full`` makes them again, in half an hour. Their chains are short: the
-# script prints R-hat, effective sizes and what is left of the way from the teacher, whose error is zero.
+# script prints R-hat, effective sizes and the remaining drift away from the teacher (error zero), from which the chains
+# start.
 A, DELTA = 3.0, 0.5
 SAMPLES = [  # k, d, data sets, draws, warm-up, leaps
     (1, 200, 10, 600, 300, 20),
@@ -71,8 +72,8 @@ with np.load(STORED) as file:
 #
 # .. math:: p(y|V) = E_\xi\, N\Big(y;\ \sum_i v_i \sigma(\sqrt{q_i} V_i + \sqrt{1-q_i}\, \xi_i),\ \Delta\Big)
 #
-# and leaves out overlaps between different features, which :math:`He_3` has. Samples at k = 1 and 2, d = 60 are drawn
-# live.
+# and neglects overlaps between different features, which do not vanish for :math:`He_3`. Samples at k = 1 and 2, d = 60
+# are drawn by this script.
 widths = np.array([1, 2, 4, 8, 16, 32, 64])
 gaussian = teacher(1).solve(nu=A, selection="informed").eps
 exact = [teacher(k, "exact").solve(nu=A * k, selection="informed", samples=24) for k in widths]
@@ -83,8 +84,8 @@ eps, bars = np.array([(x.eps, x.eps_err) for x in exact]).T
 # The gap falls as 1/k
 # --------------------
 # Samples lie within three bars of the exact channel up to k = 2. At k = 4 to 64 they lie above it, at k = 32 and 64
-# more so with d = 64: d has to be large against k. The cross at k = 2 keeps the overlaps between the two features
-# (``overlaps="matrix"``).
+# further above for d = 64, because d has to be large compared with k. The cross at k = 2 includes the overlaps between
+# the two features (``overlaps="matrix"``).
 fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
 left.axhline(gaussian, color="0.4", label="Gaussian channel")
 left.errorbar(widths, eps, bars, fmt="o-", color="C0", label="exact channel")

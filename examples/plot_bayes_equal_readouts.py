@@ -2,9 +2,10 @@
 Features with equal readouts are learned all at once
 ====================================================
 
-When all readouts are equal, :math:`v_i^2 = 1/k`, a learned feature lowers the noise that all others see, and they are
-learned together. Two solutions coexist between A = nu/k = 1.78 and 2.18 (Delta = 0.5), and the transition comes
-before the end of the uninformed branch: in between, the features are in the data but hard to find.
+When all readouts are equal, :math:`v_i^2 = 1/k`, a learned feature lowers the effective noise for all others, and all
+features are learned together. Two solutions coexist between A = nu/k = 1.78 and 2.18 (Delta = 0.5), and the transition
+lies before the end of the uninformed branch. Between these points the data determine the features, but they are hard to
+find.
 """
 
 import numpy as np
@@ -15,7 +16,7 @@ import overlaps as ov
 # %%
 # The larger potential is Bayes-optimal
 # -------------------------------------
-# ``EqualReadouts`` knows both branches in closed form, with the potential
+# ``EqualReadouts`` has closed forms of both branches, with the potential
 #
 # .. math:: \Phi/k = q + \ln(1-q) - A \ln(\Delta + g(1) - g(q)).
 #

@@ -3,8 +3,8 @@ The front of learned features keeps its shape
 =============================================
 
 With readouts :math:`v_i \sim i^{-\beta}`, :math:`\beta > 1/2`, the overlaps of the first :math:`k_c` features follow
-one curve, whatever the amount of data. Below :math:`\beta = 1/2` the number of learned features is a fraction of k,
-and for little noise it jumps.
+one curve for every amount of data. Below :math:`\beta = 1/2` the number of learned features is a fraction of k, and for
+little noise it jumps.
 """
 
 import numpy as np
@@ -15,11 +15,11 @@ import overlaps as ov
 # %%
 # Three amounts of data
 # ---------------------
-# Seen in units of :math:`k_c` the profile stands still,
+# In units of :math:`k_c` the profile does not change,
 #
 # .. math:: q_{x k_c} \to \phi(x) = m(\lambda_\sigma x^{-2\beta}),
 #
-# and ends in a step of height :math:`q_\sigma`: the feature learned last is known well at once.
+# and ends in a step of height :math:`q_\sigma`: even the feature learned last has a large overlap.
 HE3 = {3: 1.0}
 NUS = (1e2, 1e3, 1e5)
 law = ov.static.PowerLawLimit(beta=0.75, noise=0.5**0.5, activation=HE3)
@@ -32,7 +32,7 @@ ranks = [np.arange(1, teacher.k + 1) / k_c for k_c in fronts]
 # A fraction of the features, at once
 # -----------------------------------
 # For :math:`\beta < 1/2` the amount of data is a function of :math:`\lambda`, the signal-to-noise ratio of the weakest
-# feature. Where it folds back, the Bayes-optimal transition is the Maxwell point.
+# feature. Where this function is not monotonic, the Bayes-optimal transition is the Maxwell point.
 sub = ov.static.SubcriticalPowerLaw(beta=0.1, gamma=1.0, noise=0.1**0.5, activation=HE3)
 lam = np.geomspace(0.6, 4, 400)
 alpha = np.array([sub.phase(x).alpha for x in lam])

@@ -66,8 +66,8 @@ fig.savefig("bayes_scaling.png", dpi=150)
 # %%
 # The checks
 # ----------
-# The refined law has an error of order :math:`1/k_c`. For small beta and this noise two decades of the leading law do
-# not exist, so that its slope is measured at beta = 3/2.
+# The refined law has an error of order :math:`1/k_c`. For small beta and this noise the leading law extends over less
+# than two decades; therefore its slope is measured at beta = 3/2.
 def slope(nu, eps):
     return np.polyfit(np.log(nu), np.log(eps), 1)[0]
 

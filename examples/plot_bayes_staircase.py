@@ -31,7 +31,7 @@ q, k_c = np.array([x.q for x in results]), np.array([x.k_c for x in results])
 # A staircase of overlaps
 # -----------------------
 # Left: overlaps, and the effective width (dashed). Right: the error of a student that keeps only the :math:`k_s`
-# strongest features; nothing is gained beyond :math:`k_c` (dots).
+# strongest features; the error does not decrease beyond :math:`k_c` (dots).
 fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
 tones = plt.colormaps["viridis"](np.linspace(0, 0.92, K))
 for i in range(K):

@@ -2,10 +2,10 @@ r"""
 Strong features smear the staircase, noise restores it
 ======================================================
 
-Overlaps of a power-law teacher, :math:`\sigma = He_3/\sqrt 6`, by the theory with a Gaussian channel, by the exact
-law of a label, and by samples of the posterior. Where the strongest features are few, what is unknown of a label is
-not Gaussian and the steps are smeared; where noise hides what is not Gaussian, features are learned one by one where
-the theory says.
+Overlaps of a power-law teacher, :math:`\sigma = He_3/\sqrt 6`, by the theory with a Gaussian channel, by the exact law
+of a label, and by samples of the posterior. If few features are strong, the unknown part of a label is not Gaussian,
+and the steps are smeared. If the noise is large, the label is nearly Gaussian, and features are learned one by one as
+the theory predicts.
 """
 
 import sys
@@ -80,7 +80,7 @@ with np.load(STORED) as file:
 # --------------------------
 # Left: :math:`v_i \sim 1/i`, k = 20, Delta = 0.3, nu = 30. The Bayes error is 14 % larger than with a Gaussian channel,
 # and the sample agrees with the exact channel within its bars. Right: :math:`v_i \sim i^{-3/4}`, k = 4, Delta = 30. At
-# d = 32 steps are rounded, and single data sets lie before or beyond them.
+# d = 32 steps are rounded, and the steps of single data sets are shifted.
 gaussian = few().solve(nu=NU)
 fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
 rank = np.arange(1, 21)
@@ -110,7 +110,7 @@ fig.savefig("bayes_staircase_exact.png", dpi=150)
 # %%
 # The checks
 # ----------
-# An overlap of the exact channel is near zero or beyond the least that a step leads to.
+# An overlap of the exact channel is either near zero or above the height of a step.
 (eps, *q), (found, error), overlaps = data["exact"], data["sampled"][0], data["sampled"][1:]
 print(f"eps: Gaussian {gaussian.eps:.4f}, exact {eps:.4f} +- {data['exact_err']:.4f}")
 print(f"     sampled {found:.4f} +- {error:.4f}")

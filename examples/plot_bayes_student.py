@@ -2,10 +2,10 @@ r"""
 Adam stays above the Bayes error by a factor of two to five
 ===========================================================
 
-A teacher of input dimension d = 25 and width k = 12, readouts :math:`v_i \sim 1/i`, :math:`\sigma = He_3/\sqrt 6`,
-and a student of the effective width :math:`k_c` trained with Adam on :math:`n = \alpha d^2` samples. Random starts
-end above the Bayes error; with readouts fixed to those of the teacher Adam gets stuck. That the gap is a constant
-factor is compatible with these runs and not proven by them.
+A teacher of input dimension d = 25 and width k = 12, readouts :math:`v_i \sim 1/i`, :math:`\sigma = He_3/\sqrt 6`, and
+a student of the effective width :math:`k_c` trained with Adam on :math:`n = \alpha d^2` samples. Random starts end
+above the Bayes error; with readouts fixed to those of the teacher Adam gets stuck. These runs are compatible with a
+constant factor, but do not prove it.
 """
 
 import sys
@@ -26,7 +26,7 @@ import overlaps as ov
 # Carlo. The runs are stored; ``python examples/plot_bayes_student.py --full`` makes them again, in some minutes.
 DELTA, D, K = 0.2, 25, 12
 ALPHAS = np.array([0.1, 0.32, 1.0, 3.2, 10.0])
-KINDS = {  # start, readouts, learning rate: a high one would throw the student out of the teacher again
+KINDS = {  # start, readouts, learning rate (at a high rate a student that starts at the teacher leaves it)
     "random start": ("random", "trained", 0.02),
     "random start, readouts fixed": ("random", "fixed", 0.02),
     "teacher start": ("teacher", "trained", 0.003),
@@ -77,10 +77,10 @@ with np.load(STORED) as file:
 # %%
 # Features that are never found
 # -----------------------------
-# Left: random starts end two to five times above the Bayes error, since features are never found, or, where there are
-# fewer samples than parameters, fitted to noise; students that start at the teacher stay within a factor of two. The
-# line is the theory with a Gaussian channel, for :math:`d \to \infty` and many features. Right: some runs live; fixed
-# readouts get stuck near one half, free ones recover.
+# Left: random starts end two to five times above the Bayes error, because features are never found or, with fewer
+# samples than parameters, noise is fitted; students that start at the teacher stay within a factor of two. The line is
+# the theory with a Gaussian channel, for :math:`d \to \infty` and many features. Right: some runs of this script; with
+# fixed readouts they get stuck near one half, with free readouts they recover.
 curve = TEACHER.curve((0.7 * ALPHAS[0] * D, 1.5 * ALPHAS[-1] * D))
 live = {kind: [student(kind, 4.0, seed, 5000) for seed in range(2)] for kind in list(KINDS)[:2]}
 

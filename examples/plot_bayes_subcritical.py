@@ -22,7 +22,7 @@ import overlaps as ov
 #           \frac{k_c}{k} = \min\Big[1, \Big(\frac{\lambda}{\lambda_\sigma}\Big)^{1/(2\beta)}\Big].
 #
 # 3000 features are solved exactly; they differ from the limit by order :math:`k^{2\beta - 1}`, because the sum over
-# readouts is no integral.
+# readouts differs from an integral.
 HE3, K = {3: 1.0}, 3000
 alpha = np.geomspace(0.3, 12, 60)
 some = slice(2, None, 5)

@@ -3,8 +3,8 @@ Every transition has a window of several solutions
 ==================================================
 
 Readouts :math:`v_i \sim i^{-0.1}`, k = 300, :math:`\sigma = He_3/\sqrt 6`, Delta = 0.1: features are so similar that
-their transitions merge. The Bayes transition lies inside the window where solutions with and without a feature
-coexist. These positions are information-theoretic; none says what an algorithm finds.
+their transitions merge. The Bayes transition lies inside the window where solutions with and without a feature coexist.
+These positions are information-theoretic; they do not predict the result of a particular algorithm.
 """
 
 import numpy as np
@@ -19,9 +19,9 @@ import overlaps as ov
 #
 # .. math:: \nu(s) = s\,(\Delta + \epsilon(s)), \qquad s = \nu/(\Delta + \epsilon),
 #
-# falls at every transition. Where a feature becomes known, :math:`s_i = \lambda_\sigma/v_i^2`, solutions with it begin
-# at the least nu beyond :math:`s_i`, and solutions without it end at the largest nu before. Bisection finds the
-# transition of the last feature.
+# falls at every transition. At :math:`s_i = \lambda_\sigma/v_i^2` feature i becomes known. Solutions with this feature
+# begin at the smallest nu beyond :math:`s_i`, and solutions without it end at the largest nu before :math:`s_i`.
+# Bisection finds the transition of the last feature.
 teacher = ov.static.HierarchicalTeacher(beta=0.1, k=300, noise=0.1**0.5, activation={3: 1.0})
 window = teacher.window(299)
 curve = teacher.curve((250, 700), points=400)

@@ -2,10 +2,10 @@ r"""
 The absolute loss learns where the squared loss has no finite step
 ==================================================================
 
-Linear regression whose label noise is Cauchy: a step on the squared loss has no finite variance, a step on the
-absolute loss has. At rates :math:`1/(a(0)\alpha)` it reaches Huber's asymptotic variance. Where noise has a variance
-and heavy tails, clipped gradients learn faster than others. Huber (1964), Ann. Math. Statist. 35, 73; Marshall et al.
-(2025), arXiv:2406.11733.
+Linear regression whose label noise is Cauchy: a step on the squared loss has infinite variance, a step on the absolute
+loss has finite variance. At rates :math:`1/(a(0)\alpha)` it reaches Huber's asymptotic variance. If the noise has a
+finite variance and heavy tails, clipped gradients learn faster. Huber (1964), Ann. Math. Statist. 35, 73; Marshall et
+al. (2025), arXiv:2406.11733.
 """
 
 import math
@@ -19,7 +19,7 @@ import overlaps as ov
 # %%
 # The absolute loss under Cauchy noise
 # ------------------------------------
-# ``ov.rules.residual`` makes a rule of a noise; ``decay`` is the schedule :math:`1/\alpha`, from a state that begins at
+# ``ov.rules.residual`` returns the rule for a given noise; ``decay`` is the schedule :math:`1/\alpha`, starting at
 # :math:`\alpha = 3`.
 CAUCHY, NORMAL, STUDENT = stats.cauchy(scale=0.5), stats.norm(scale=0.5), stats.t(3, scale=0.6)
 BEGIN, END = 3.0, 1e5
@@ -46,7 +46,7 @@ for name, law in (("normal", NORMAL), ("Student, 3 degrees", STUDENT)):
 # Huber's variance, and gains from heavy tails
 # --------------------------------------------
 # Left: :math:`\alpha s^2` tends to Huber's variance, :math:`\pi^2/16` for Cauchy noise of scale 1/2 (dotted); dots are
-# means of 20 runs of SGD at N = 2000. Right: clipping costs with normal noise and gains with Student's.
+# means of 20 runs of SGD at N = 2000. Right: clipping is slower with normal noise and faster with Student's t noise.
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
 left.semilogx(times, times * 2 * traj.eps_g, label="flow")
 left.plot(runs.alpha, runs.alpha * 2 * runs.mean("eps_g"), "o", ms=4, label="SGD")

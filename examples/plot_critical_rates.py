@@ -2,10 +2,10 @@
 Theory and trajectories lose the solution at the same rate
 ==========================================================
 
-:func:`overlaps.critical_eta` follows a fixed point of the flow in the learning rate to where it loses stability.
-Trajectories that begin beside the fixed point confirm every rate: they converge below it and leave beyond it.
-Quadratic networks: Bocchi et al. (2026), arXiv:2604.03068 (no critical rates there). Saad and Solla (1995), Phys.
-Rev. E 52, 4225, for erf.
+:func:`overlaps.critical_eta` follows a fixed point of the flow in the learning rate until it loses stability.
+Trajectories that begin beside the fixed point confirm every rate: they converge below it and leave beyond it. Quadratic
+networks: Bocchi et al. (2026), arXiv:2604.03068 (no critical rates there). Saad and Solla (1995), Phys. Rev. E 52,
+4225, for erf.
 """
 
 import dataclasses
@@ -20,10 +20,10 @@ from overlaps.theory import quadratic
 # %%
 # The rate, and trajectories on both sides of it
 # ----------------------------------------------
-# Below the critical rate the fixed point is followed to the learning rate of the trajectory; beyond it there may be
-# none, and trajectories begin beside the last one. One batch of :func:`overlaps.solve_many` runs all four.
+# Below the critical rate the fixed point is followed to the learning rate of the trajectory. Beyond it there may be no
+# fixed point, and trajectories begin beside the last one. One batch of :func:`overlaps.solve_many` runs all four.
 BESIDE = np.array([0.9, 0.96, 1.04, 1.1])  # learning rates in units of the critical one
-KICK = 1e-3  # of the weights at the start of a trajectory
+KICK = 1e-3  # size of the perturbation of the weights at the start of a trajectory
 
 
 def kicked(model, state, rng):
@@ -37,9 +37,10 @@ def kicked(model, state, rng):
 
 
 def critical(model):
-    """Critical rate of perfect learning, or of what label noise makes of it, and what trajectories beside it do.
+    """Critical rate of perfect learning (with label noise: of the fixed point near it), and the fate of trajectories.
 
-    A trajectory converges if in the end its eps_g is nearer to that of the fixed point than at its start.
+    Trajectories begin beside the fixed point. One converges if its final eps_g is closer to that of the fixed point
+    than its initial eps_g.
     """
     W = np.eye(model.K, model.M) * np.sqrt(model.v_star[0] / model.v[0])  # students that are teachers, the others zero
     guess = ov.State.from_overlaps(model, Q=W @ W.T, R=W, T=np.eye(model.M))

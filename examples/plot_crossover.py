@@ -59,7 +59,7 @@ fig.savefig("crossover.png", dpi=150)
 # %%
 # The checks
 # ----------
-# One exponential has lost ten decades where 4096 of them have lost three.
+# When one exponential has fallen by ten decades, the sum of 4096 has fallen by three.
 fitted = {}
 for L, traj in curves.items():
     assert traj.success

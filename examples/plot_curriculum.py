@@ -2,9 +2,10 @@ r"""
 Easy first is not the best order
 ================================
 
-One unit learns labels from inputs half of which are hard: they vary in directions that the teacher does not see. Easy
-samples first beat hard samples first, but both lose against samples mixed throughout, and best is easy, hard, easy.
-Compare Saglietti, Mannelli and Saxe (2022), NeurIPS, and Mignacco and Mori (2025), arXiv:2507.07907.
+One unit learns labels from inputs, half of which are hard: they vary in directions on which the labels do not depend.
+Easy samples first give a smaller error than hard samples first, samples mixed throughout a smaller one, and the order
+easy, hard, easy the smallest. Compare Saglietti, Mannelli and Saxe (2022), NeurIPS, and Mignacco and Mori (2025),
+arXiv:2507.07907.
 """
 
 import numpy as np
@@ -40,7 +41,8 @@ def in_order(t):
 # %%
 # The limit of short pieces
 # -------------------------
-# Samples drawn from both kinds at each step, in shares that may change, are tasks mixed in one step.
+# If each sample is drawn from either kind, with shares that may change in time, the two kinds are tasks mixed in one
+# step.
 def mixed(shares):
     """Hard and easy samples in these shares."""
     hard, easy = (
@@ -56,8 +58,8 @@ def mixed(shares):
 # %%
 # Errors by the order
 # -------------------
-# Left: four units of time with hard samples begin at t. First the direction is learned without distraction, then the
-# irrelevant weights are unlearned, which decay only where their inputs vary, then the direction is refined.
+# Left: four units of time with hard samples begin at t. First the student learns the direction from easy samples, then
+# the irrelevant weights decay, which happens only while their inputs vary, then the direction is refined.
 begins = np.linspace(0.0, END / 2, 17)
 orders = [in_order(t) for t in begins]
 ends = np.array([curve[-1] for curve in orders])

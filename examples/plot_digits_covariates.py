@@ -3,10 +3,10 @@ Gaussian equivalence describes erf students of digits, not relu students
 ========================================================================
 
 The latents are images: 54 pixels of the 8 x 8 handwritten digits of scikit-learn, each of mean zero and variance one.
-The teacher sees them, the student sees N = 300 random features, :math:`x = f(F c / \sqrt D)`. For erf students the
-equations describe the early errors within 20 %, the late ones not always; for relu students the late error is off by
-half. Gaussian equivalence: Goldt et al. (2022), arXiv:2006.14709; Loureiro et al. (2021), arXiv:2102.08127, for real
-data. Needs scikit-learn: ``pip install "overlaps[examples]"``.
+The teacher acts on them, the student on N = 300 random features, :math:`x = f(F c / \sqrt D)`. For erf students the
+equations describe the early errors within 20 %, but not always the late ones; for relu students the late error is wrong
+by a half. Gaussian equivalence: Goldt et al. (2022), arXiv:2006.14709; Loureiro et al. (2021), arXiv:2102.08127, for
+real data. Needs scikit-learn: ``pip install "overlaps[examples]"``.
 """
 
 import warnings
@@ -19,8 +19,8 @@ import overlaps as ov
 # %%
 # Covariances of images and features
 # ----------------------------------
-# ``covariates.from_data`` gives the three covariances of which the theory is made; SGD draws images with replacement.
-# The fields of the teachers are not Gaussian, and their kurtosis is printed.
+# ``covariates.from_data`` estimates the three covariances on which the theory depends; SGD draws images with
+# replacement. The fields of the teachers are not Gaussian, and their kurtosis is printed.
 N, RUNS = 300, 8
 ALPHA = np.concatenate([[0], np.geomspace(0.3, 20, 13)])
 STUDENTS = {"erf": ov.erf, "relu": ov.relu}
@@ -47,7 +47,7 @@ def learn(C, f, student, rng):
     )
     W, W_star = rng.standard_normal((2, N)), rng.standard_normal((2, D))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # that both errors differ is what the figure shows
+        warnings.simplefilter("ignore", RuntimeWarning)  # the figure shows that both errors differ
         runs = ov.simulate(
             model, N=N, alpha=ALPHA, rng=rng, runs=RUNS, weights=(W, W_star), samples=ov.covariates.rows(X, C)
         )
@@ -61,7 +61,7 @@ def learn(C, f, student, rng):
 # -----------------------------------
 # Lines: the equations for Gaussian fields with these covariances. Dashed: the same closed form for the error at the
 # overlaps that SGD has reached, ``runs.eps_g``. Points: the error of the network over the images, ``runs.test_error``,
-# with its standard error over runs. The lower panels show what both miss.
+# with its standard error over runs. The lower panels show the relative errors of both.
 C, found = images(), {}
 fig, axes = plt.subplots(2, 4, figsize=(13, 5), layout="constrained", sharex=True, height_ratios=(2, 1))
 for column, (g, f) in zip(axes.T, [(g, f) for g in STUDENTS for f in FEATURES], strict=True):
@@ -85,7 +85,7 @@ fig.savefig("digits_covariates.png", dpi=150)
 # %%
 # The checks
 # ----------
-# One data set proves nothing about another: ``runs.test_error`` measures.
+# Results for one data set do not carry over to another: measure with ``runs.test_error``.
 for (g, f), (ode, closed, true, kurtosis) in found.items():
     print(f"{g} students, {f} features; kurtosis of the teachers' fields {kurtosis.round(1)} (Gaussian: 3)")
     for i in 0, 4, 8, 11, -1:

@@ -2,9 +2,9 @@
 Behind a moving teacher the best rate is finite
 ===============================================
 
-A teacher wanders at rate delta, and a student follows. Slow learning lags behind, fast learning follows its own
-noise: the stationary error is least at a finite rate. The closed form was derived for this library; for drifting
-teachers see Biehl and Schwarze (1993), J. Phys. A 26, 2651.
+A teacher wanders at rate delta, and a student follows. Slow learning lags behind, fast learning adds noise: the
+stationary error is smallest at a finite rate. The closed form was derived for this library; for drifting teachers see
+Biehl and Schwarze (1993), J. Phys. A 26, 2651.
 """
 
 import dataclasses
@@ -17,7 +17,8 @@ import overlaps as ov
 # %%
 # One linear unit in the long run
 # -------------------------------
-# ``drift=`` lets the teacher wander. The flow is followed to :math:`\alpha = 600`, where it stands still.
+# ``drift=`` is the rate at which the teacher changes. The flow is integrated to :math:`\alpha = 600`, where it is
+# stationary.
 NOISE, SWITCH, END = 0.2, 60.0, 150.0
 ETAS = np.geomspace(0.02, 1.6, 200)
 

@@ -2,10 +2,10 @@
 The fastest escape lies well below the rate that breaks learning
 ================================================================
 
-A soft committee machine (erf, K = M) waits on a plateau where all students are equivalent. The flow linearised there
-says how it is left. The noise of SGD keeps the students apart and weakens the symmetry breaking: there is a learning
-rate at which the escape is fastest. Saad and Solla (1995), Phys. Rev. E 52, 4225; Biehl, Riegler and Wöhler (1996),
-J. Phys. A 29, 4769.
+A soft committee machine (erf, K = M) stays on a plateau where all students are equivalent. The linearised flow
+determines how it leaves. The noise of SGD keeps the students apart and weakens the symmetry breaking, so that the
+escape is fastest at a finite learning rate. Saad and Solla (1995), Phys. Rev. E 52, 4225; Biehl, Riegler and Wöhler
+(1996), J. Phys. A 29, 4769.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ KICK = 1e-4  # their distance from the plateau at the start
 
 
 def plateau(K, eta, guess=None):
-    """The fixed point that all students share, Q_kk > Q_kj; from equal students they would stay equal for ever."""
+    """The fixed point with equivalent students, Q_kk > Q_kj; identical students would stay identical."""
     model = ov.committee_machine(K, K, eta=eta)
     if guess is None:
         Q = np.full((K, K), 1 / (2 * K - 1)) + 0.02 * np.eye(K)
@@ -49,10 +49,10 @@ def spectra(K, etas):
 # %%
 # The escape mode and the limit of stability
 # ------------------------------------------
-# :math:`(K-1)^2` modes share one growing rate. Another mode overtakes it at large rates; the escape mode is followed
-# straight on. ``ov.critical_eta`` gives the rate at which student = teacher becomes unstable.
+# :math:`(K-1)^2` modes share one growing rate. Another mode grows faster at large rates; the escape mode is followed
+# through this crossing. ``ov.critical_eta`` gives the rate at which student = teacher becomes unstable.
 def escape_mode(etas, rates):
-    """The growing rate of small eta, followed straight on where another one overtakes it."""
+    """The growing rate at small eta, followed through crossings with other modes."""
     mode = list(rates[:2, 0])
     for i in range(2, len(etas)):
         ahead = mode[-1] + (mode[-1] - mode[-2]) * (etas[i] - etas[i - 1]) / (etas[i - 1] - etas[i - 2])
@@ -69,9 +69,9 @@ def stability_limit(K):
 # %%
 # A trajectory from beside the plateau
 # ------------------------------------
-# R is kicked by 1e-4, and its distance from symmetric is followed.
+# R is perturbed by 1e-4, and its distance from the symmetric point is recorded.
 def escape(model, state, rate):
-    """Solution from a random point near the plateau: times and how far R is from symmetric."""
+    """Solution from a random point near the plateau: times, and the distance of R from the symmetric point."""
     kick = KICK * np.random.default_rng(1).standard_normal(state.R.shape)
     start = ov.State.from_overlaps(model, Q=state.Q, R=state.R + kick, T=state.T)
     traj = ov.solve(model, start, np.linspace(0, 14 / rate, 281), rtol=1e-10)
@@ -84,7 +84,7 @@ def escape(model, state, rate):
 # Spectrum, escape rates, trajectories
 # ------------------------------------
 # Left: the escape rate (red) among all others. Middle: it has a maximum between 0.4 and 0.9 of the critical rate.
-# Right: trajectories leave as the linearised flow says (dashed).
+# Right: trajectories agree with the linearised flow (dashed).
 fig, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
 
 etas = np.concatenate([[0.02], np.arange(0.05, 1.51, 0.05)])

@@ -1,10 +1,11 @@
 """
-Many modes leave a plateau together, at a random time whose law is known
-========================================================================
+Many modes leave a plateau together at a random time, and theory gives its law
+==============================================================================
 
-K = M = 3 and 4 erf students leave their plateau along 4 and 9 directions at one rate. SGD at finite N leaves as the
-equations do from a start that is moved at random along all of them: one matrix of variances holds the noise of the
-whole transient. Beside the law stand the times of 400 runs; ``--full`` simulates these again, in minutes.
+K = M = 3 and 4 erf students leave their plateau along 4 and 9 directions at one rate. SGD at finite N leaves like the
+equations from a start that is displaced at random along all these directions; one covariance matrix describes the noise
+of the whole transient. The figure compares this law with the times of 400 runs; ``--full`` simulates these again, in
+minutes.
 """
 
 # %%
@@ -30,8 +31,8 @@ for key, law in laws.items():
 # %%
 # The runs
 # --------
-# Reduced SGD is exact in law; ``runs.escape(level)`` gives the times at which single runs fall below the level. A
-# chunk of 25 runs has its own seed, so that a few of them are repeated here, to the digit.
+# Reduced SGD is exact in law; ``runs.escape(level)`` gives the times at which single runs fall below the level. Each
+# chunk of 25 runs has its own seed, so that this script can repeat a few runs exactly.
 STORED = Path(currentframe().f_code.co_filename).parent / "data" / "escape_of_many_modes.npz"
 END, CHUNK, CHUNKS = {3: 480.0, 4: 440.0}, 25, 16
 
@@ -52,8 +53,7 @@ again = simulated(3, 1000, 0, runs=3)
 # %%
 # Their distributions
 # -------------------
-# Lines are the law, steps the runs. The law comes a little late, by a share of the time 1/rate in which a mode grows
-# by e that vanishes as N grows.
+# Lines are the law, steps the runs. The law is slightly late, by a fraction of 1/rate that vanishes as N grows.
 fig, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained", sharey=True)
 for ax, K in zip(axes, STUDENTS, strict=True):
     for N, colour in zip(SIZES, ("#0072B2", "#D55E00"), strict=True):
@@ -62,13 +62,14 @@ for ax, K in zip(axes, STUDENTS, strict=True):
         ax.step(runs, np.arange(1, runs.size + 1) / runs.size, color=colour, alpha=0.4, lw=3, label=f"{runs.size} runs")
     ax.set(title=f"K = M = {K}: {law.modes} growing modes", xlabel=r"escape time $\alpha$ = steps / N", xlim=(100, 460))
     ax.legend(frameon=False, loc="lower right")
-axes[0].set_ylabel("share of runs that have left")
+axes[0].set_ylabel("fraction of runs that have left")
 fig.savefig("escape_of_many_modes.png", dpi=150)
 
 # %%
 # The checks
 # ----------
-# The runs are those of the file; means agree to a few errors and a tenth of the growth time, deciles, too.
+# The repeated runs equal the stored ones; means and deciles agree to a few standard errors and a tenth of the growth
+# time.
 assert np.allclose(again, times[3, 1000][:3], rtol=1e-3)
 LEVELS = np.arange(0.1, 0.91, 0.1)
 for (K, N), law in laws.items():

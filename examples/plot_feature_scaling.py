@@ -20,7 +20,7 @@ from overlaps.theory.scaling import Law
 # %%
 # Leading eigen-directions, and single runs of SGD
 # ------------------------------------------------
-# Few directions carry the error of a single run early and change by chance, frozen ones carry it late.
+# Early errors of a single run come from a few directions and fluctuate; late errors come from the frozen directions.
 TRAINED = {50: "C0", 100: "C2", 150: "C1", 200: "C3"}
 SETTING = {"eta": 0.05, "student_scale": 0.01}
 SPECTRUM = ov.power_law(beta=1.0, L=256)
@@ -82,7 +82,7 @@ def eigenbasis(ax):
 # %%
 # Coordinates of a random basis
 # -----------------------------
-# One basis, and the limit of large N, the root of one scalar equation.
+# One random basis, and the limit of large N, which is the root of a scalar equation.
 def haar_basis(ax):
     """Fig. 15: one random basis and the limit of large N."""
     alpha, levels = np.geomspace(0.1, 1e5, 60), {}

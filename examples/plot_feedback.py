@@ -2,9 +2,9 @@
 Students turn towards wrong feedback before they learn
 ======================================================
 
-In direct feedback alignment errors come back through fixed random weights b in the place of the second layer. Two erf
-students of two erf teachers first turn their second layer towards the feedback, and then learn almost as gradient
-descent does. Refinetti et al. (2021), ICML, "Align, then memorise: the dynamics of learning with feedback alignment".
+In direct feedback alignment errors propagate back through fixed random weights b in place of the second layer. Two erf
+students of two erf teachers first turn their second layer towards the feedback, and then learn almost like gradient
+descent. Refinetti et al. (2021), ICML, "Align, then memorise: the dynamics of learning with feedback alignment".
 """
 
 import numpy as np

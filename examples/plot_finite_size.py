@@ -3,7 +3,7 @@ Runs of SGD close in on the equations as 1/sqrt(N)
 ==================================================
 
 Order parameters of SGD at input dimension N fluctuate around the equations like :math:`1/\sqrt N`. The reduced
-simulator draws them from their exact law at a cost per step that does not depend on N, so that the law can be watched
+simulator draws them from their exact law at a cost per step that does not depend on N, so that the law can be tested
 over many decades: N from 100 to 30,000 by default, to 1,000,000 with ``--full``.
 """
 
@@ -18,7 +18,7 @@ from overlaps.results import plotting
 # %%
 # One model at many sizes
 # -----------------------
-# The same start for all of them, and 100 runs each.
+# All sizes have the same start and 100 runs.
 sizes = np.rint(10 ** np.arange(2, 6.1 if "--full" in sys.argv else 4.6, 0.5)).astype(int).tolist()
 runs = 100
 model = ov.committee_machine(2, 2, eta=1.0, noise=0.2)
@@ -41,7 +41,7 @@ fig.savefig("finite_size.png", dpi=150)
 # %%
 # The checks
 # ----------
-# Variances from 100 runs are known to 14 %: a factor of two is more than four standard errors of their ratio.
+# Variances from 100 runs have an error of 14 %: a factor of two is more than four standard errors of their ratio.
 distance = [plotting.distance(e, theory) for e in ensembles]
 variance = [e.N * e.Q[:, -1].var(axis=0, ddof=1) for e in ensembles]
 

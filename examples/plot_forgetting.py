@@ -2,10 +2,10 @@
 The more alike two tasks are, the less is forgotten
 ===================================================
 
-Two erf students learn a first teacher until alpha = 30 and then a second one. One readout serves both tasks, so that
-the second overwrites the first as far as the teachers differ. With a trained readout for each task students forget
-most at intermediate similarity: they divide the tasks where the teachers are different and share them where these are
-equal. Lee, Goldt and Saxe (2021), ICML.
+Two erf students learn a first teacher until alpha = 30 and then a second one. With one readout for both tasks the
+second overwrites the first as far as the teachers differ. With a trained readout for each task students forget most at
+intermediate similarity: if the teachers differ, each student takes one task; if they are equal, the students share
+both. Lee, Goldt and Saxe (2021), ICML.
 """
 
 import numpy as np
@@ -16,8 +16,8 @@ import overlaps as ov
 # %%
 # One readout for both tasks
 # --------------------------
-# Both teachers are units of one state, and each task is a model whose ``v_star`` reads its own: two stages. Errors on
-# both tasks follow from the same overlaps at all times.
+# Both teachers are units of one state. Each task is a model whose ``v_star`` selects its own teacher: two stages.
+# Errors on both tasks follow from the same overlaps at all times.
 SWITCH, END = 30.0, 60.0
 
 
@@ -33,8 +33,9 @@ def learn(T12, v_stars=((1.0, 0.0), (0.0, 1.0))):
 # %%
 # A readout for each task
 # -----------------------
-# ``heads=`` gives each stage a readout of its own, which is trained with the first layer. Different teachers get a
-# student each, equal ones share both, and in between the second task takes over what the first had learned.
+# ``heads=`` gives each stage its own readout, which is trained with the first layer. For different teachers each
+# student learns one of them, for equal teachers both students learn both tasks, and in between the second task reuses
+# the students of the first.
 def forgotten_with_heads(T12):
     """Error on the first task at the end, where each task has a readout of its own that is trained."""
     tasks = [ov.committee_machine(2, 2, eta=1.0, eta_v=2.0, v_star=v_star) for v_star in ((1.0, 0.0), (0.0, 1.0))]
@@ -47,7 +48,7 @@ def forgotten_with_heads(T12):
 # %%
 # Forgetting against similarity
 # -----------------------------
-# Left: what the students forget of the first task (full lines), and what it has taught them about the second one
+# Left: what the students forget of the first task (full lines), and the change of the error on the second one
 # (dashed), for teachers of overlap :math:`T_{12}`. Right: the error on the first task at the end.
 curves = {T12: learn(T12) for T12 in (0.0, 0.4, 0.8, 0.95)}
 similarity = np.array([0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
@@ -74,7 +75,7 @@ fig.savefig("forgetting.png", dpi=150)
 # %%
 # The checks
 # ----------
-# An independent integration, with the second layer of the teacher switched at 30, gives the same errors.
+# An independent integration, in which the second layer of the teacher switches at 30, gives the same errors.
 one, two = curves[0.4][1]
 print(f"T_12 = 0.4: {one[120]:.10f}, {two[120]:.10f} at the switch, {one[-1]:.10f}, {two[-1]:.10f} at the end")
 expected = [0.008075586689, 0.2076409962, 0.2077582491, 0.008281317115]

@@ -2,11 +2,10 @@ r"""
 Inputs of two random layers are as good as Gaussian
 ===================================================
 
-Latents :math:`c \sim N(0, 1)` of D dimensions pass two random layers, :math:`x = \tanh(B \tanh(A c))`; the student
-sees x, the teacher sees c. Nobody knows the covariances of inputs and latents in closed form, and nobody needs to:
-they are estimated from samples of the generator. Random layers of large width keep fields Gaussian, which is proved
-for one layer and conjectured for many. After Goldt, Loureiro, Reeves, Krzakala, Mezard and Zdeborova (2022),
-arXiv:2006.14709.
+Latents :math:`c \sim N(0, 1)` of D dimensions pass two random layers, :math:`x = \tanh(B \tanh(A c))`; the student acts
+on x, the teacher on c. The covariances of inputs and latents have no closed form; they are estimated from samples of
+the generator. Fields stay Gaussian after random layers of large width; this is proved for one layer and conjectured for
+many. After Goldt, Loureiro, Reeves, Krzakala, Mezard and Zdeborova (2022), arXiv:2006.14709.
 """
 
 import numpy as np
@@ -15,8 +14,8 @@ from matplotlib import pyplot as plt
 import overlaps as ov
 
 # %%
-# A generator, and what is learned from it
-# ----------------------------------------
+# A generator and a student
+# -------------------------
 # The equations are those of Gaussian fields with the three estimated covariances. SGD draws fresh samples of the
 # generator (``simulate(..., samples=)``).
 N, HIDDEN, D, RUNS = 400, 300, 100, 4
@@ -31,7 +30,7 @@ class Generator:
         self.B /= np.sqrt(HIDDEN / 2)
 
     def __call__(self, rng, n):
-        """The generator is odd: inputs have no mean."""
+        """The generator is odd, so that inputs have mean zero."""
         c = rng.standard_normal((n, D))
         return np.tanh(np.tanh(c @ self.A) @ self.B), c
 
@@ -51,12 +50,12 @@ def learn(student, rng):
 
 
 # %%
-# Neither error is more than some percent
-# ---------------------------------------
-# Left: points are errors of the network on further samples, averaged over runs. Right: two things that may go wrong,
-# measured: the order parameters leave the equations by fluctuations of order :math:`1/\sqrt N`, and the closed form at
-# the overlaps of the runs is the true error up to what the fields lack to be Gaussian. Digits do not behave as well:
-# see the example on their features.
+# Both deviations are a few percent
+# ---------------------------------
+# Left: points are errors of the network on further samples, averaged over runs. Right: two kinds of deviation: the
+# order parameters deviate from the equations by fluctuations of order :math:`1/\sqrt N`, and the closed form at the
+# overlaps of the runs deviates from the true error because the fields are not exactly Gaussian. Features of digits
+# deviate more (see the example on digits).
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 found = {}
 for color, student in ("C0", ov.erf), ("C3", ov.relu):

@@ -2,11 +2,11 @@ r"""
 SGD on a hidden manifold follows the theory of its own weights
 ==============================================================
 
-Inputs are signs of random projections of D = N/2 latents, :math:`x = \mathrm{sgn}(F c / \sqrt D)`; the teacher sees
-the latents. Two students, erf and ReLU, learn both layers, K = M = 2. SGD follows the equations of its own weights;
-the limit :math:`N \to \infty` is what such weights scatter around. Goldt, Mezard, Krzakala and Zdeborova (2020),
-arXiv:1909.11500; sizes and learning rates after Bae and Jeong (2024), arXiv:2405.00642. ``--full`` takes their N =
-1000, D = 500, 100,000 steps and 10 runs.
+Inputs are signs of random projections of D = N/2 latents, :math:`x = \mathrm{sgn}(F c / \sqrt D)`; the teacher acts on
+the latents. Two students, erf and ReLU, learn both layers, K = M = 2. SGD follows the equations of its own weights; the
+overlaps of such weights scatter around the limit :math:`N \to \infty`. Goldt, Mezard, Krzakala and Zdeborova (2020),
+arXiv:1909.11500; sizes and learning rates after Bae and Jeong (2024), arXiv:2405.00642. ``--full`` uses their N = 1000,
+D = 500, 100,000 steps and 10 runs.
 """
 
 import sys
@@ -22,9 +22,9 @@ from overlaps.results.discrepancy import log_times
 # %%
 # Two theories of one run
 # -----------------------
-# The equations start from the overlaps of these very weights, with the spectrum of this F (``runs.realisation(0)``), or
-# from the limit (``model.limit_start``): a Marchenko-Pastur spectrum on 16 Gauss nodes, and students orthogonal to each
-# other and to the teacher.
+# The equations start from the overlaps of the weights of the run, with the spectrum of its F (``runs.realisation(0)``),
+# or from the limit (``model.limit_start``): a Marchenko-Pastur spectrum on 16 Gauss nodes, and students orthogonal to
+# each other and to the teacher.
 FULL = "--full" in sys.argv
 N, ALPHA_MAX, RUNS = (1000, 100.0, 10) if FULL else (400, 50.0, 4)
 SIZES, REPEATS = (np.array([100, 200, 400, 800, 1600]), 10) if FULL else (np.array([64, 128, 256, 512]), 6)

@@ -1,11 +1,11 @@
 r"""
-Sixteen eigenvalues stand for a continuum
+Sixteen eigenvalues represent a continuum
 =========================================
 
 The theory of a hidden manifold is an integral over the eigenvalues of the input covariance, and a few nodes replace N
-of them: in the limit :math:`N \to \infty` those of the Gauss rule of the Marchenko-Pastur law, for one realisation
-those of a block Gauss quadrature of its overlaps. Errors fall geometrically with the number of nodes. Goldt, Mezard,
-Krzakala and Zdeborova (2020), arXiv:1909.11500. ``--full`` takes N = 800, D = 400 instead of 400, 200.
+eigenvalues: in the limit :math:`N \to \infty` the nodes of Gauss quadrature with the Marchenko-Pastur law, for one
+realisation the nodes of a block Gauss quadrature of its overlaps. Errors fall geometrically with the number of nodes.
+Goldt, Mezard, Krzakala and Zdeborova (2020), arXiv:1909.11500. ``--full`` uses N = 800, D = 400 instead of 400, 200.
 """
 
 import sys
@@ -21,8 +21,8 @@ from overlaps.manifold.weights import random_weights
 # %%
 # In the limit
 # ------------
-# The eigenvalues follow the Marchenko-Pastur law, with an atom where D < N, and its Gauss rule is known. Errors are the
-# largest in Q, R, v up to :math:`\alpha`, K = M = 2, both layers trained at rate 0.2, against 160 nodes.
+# The eigenvalues follow the Marchenko-Pastur law, with an atom for D < N; its Gauss quadrature is known. Errors are the
+# largest differences in Q, R, v from 160 nodes up to :math:`\alpha`, K = M = 2, both layers trained at rate 0.2.
 N = 800 if "--full" in sys.argv else 400
 TIMES = np.array([1.0, 3.0, 10.0, 20.0, 30.0, 50.0, 70.0, 100.0])
 SETUPS = [  # features, D/N, student, alignment with the teacher, colour
@@ -71,9 +71,9 @@ def node_errors():
 # -------------------
 # Every eigenvalue has random overlaps. Summing neighbours in bins with equal numbers of eigenvalues converges like a
 # power of the number of bins; block Gauss quadrature of the overlaps (``ov.compress``) converges geometrically. Errors
-# are taken against all eigenvalues.
+# are differences from the solution with all eigenvalues.
 def binned(model, state, bins):
-    """Spectrum and overlaps summed in bins that hold equal shares of the eigenvalues; the atom keeps its own."""
+    """Spectrum and overlaps summed in bins with equal numbers of eigenvalues; the atom is a bin of its own."""
     s, p = model.spectrum.s, model.spectrum.p
     atom = np.argmax(p)
     others = np.delete(np.arange(s.size), atom)
@@ -104,9 +104,9 @@ def realisation_errors(student, N, sizes, bins):
 # %%
 # Geometric convergence
 # ---------------------
-# Left: density, histogram of one feature matrix, nodes. Middle: the limit; 16 nodes, the default, leave 1e-9 for
-# :math:`\alpha \le 100` with sgn features, and linear features need more, since the solution needs a resolution that
-# grows with :math:`\sqrt{s\alpha}`. Right: one realisation; 60 nodes leave 1e-8.
+# Left: density, histogram of one feature matrix, nodes. Middle: the limit; 16 nodes, the default, have an error of 1e-9
+# for :math:`\alpha \le 100` with sgn features. Linear features need more nodes, because the required resolution grows
+# with :math:`\sqrt{s\alpha}`. Right: one realisation; 60 nodes have an error of 1e-8.
 def draw_spectrum(ax, spectrum, features):
     y, top = 0.5, (1 + np.sqrt(0.5)) ** 2
     x = np.linspace((1 - np.sqrt(y)) ** 2, top, 400)
@@ -146,7 +146,7 @@ def draw_realisation(ax, N, results, sizes, bins):
     for c, (student, (gauss, summed, _)) in enumerate(results.items()):
         ax.loglog(bins, summed, f"C{c}s:", ms=4, label=f"{student}, quantile bins")
         ax.loglog(sizes, gauss, f"C{c}o-", ms=4, label=f"{student}, block Gauss")
-    ax.set(xlabel="eigenvalues kept", ylabel="largest error of $Q, R, v$", ylim=(1e-14, 10))
+    ax.set(xlabel="number of eigenvalues", ylabel="largest error of $Q, R, v$", ylim=(1e-14, 10))
     ax.set_xticks(bins, [str(b) for b in bins])
     ax.minorticks_off()
     ax.set_title(rf"one realisation, $N$ = {N}, $\alpha \leq 100$")

@@ -1,12 +1,12 @@
 r"""
-Moments of the overlaps lose the small eigenvalues in rounding
-==============================================================
+Rounding errors of moments hide small eigenvalues
+=================================================
 
 The moments :math:`Q^{(j)} = \sum_l s_l^j q^l`, :math:`R^{(j)} = \sum_l s_l^j r^l` of the overlaps obey a chain of
-equations: each level calls the next one, and the characteristic polynomial of the covariance closes the chain at j =
-L. It is the flow of the block overlaps in other variables, and this library does not use it, because powers of s lose
-the small eigenvalues. Worschech and Rosenow (2024), arXiv:2410.09005: section 3, and Fig. 18 (K = M = 4, L = 10, N =
-7000, beta = 0.25).
+equations: each level depends on the next one, and the characteristic polynomial of the covariance closes the chain at j
+= L. The chain is the flow of the block overlaps in other variables. This library does not use it, because rounding
+errors of powers of s exceed the contributions of small eigenvalues. Worschech and Rosenow (2024), arXiv:2410.09005:
+section 3, and Fig. 18 (K = M = 4, L = 10, N = 7000, beta = 0.25).
 """
 
 import warnings
@@ -22,8 +22,8 @@ from overlaps.theory.cayley_hamilton.hierarchy import MAX_EIGENVALUES
 # Four bases of the same flow
 # ---------------------------
 # Powers of s, the same divided by :math:`s_1`, polynomials orthonormal with respect to p, and the blocks themselves.
-# The orthonormal ones close in the same way, with a tridiagonal matrix, and lose nothing. Errors are the largest
-# relative ones of :math:`\epsilon_g` for :math:`\alpha \le 120`, at rtol 1e-12.
+# The chain of orthonormal polynomials closes in the same way, with a tridiagonal matrix, and keeps full precision.
+# Errors are the largest relative ones of :math:`\epsilon_g` for :math:`\alpha \le 120`, at rtol 1e-12.
 BETAS = (0.25, 1.0, 1.5)
 STOPPED = 2e3  # where runs that broke off are drawn
 POWERS, ALL = (2, 4, 6, 8, 10, 12, 14, 16), (2, 4, 6, 8, 10, 12, 14, 16, 64)
@@ -41,7 +41,7 @@ def errors(beta, L):
         if basis in ("monomial", "scaled") and L not in POWERS:
             continue
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # a run that breaks says so
+            warnings.simplefilter("ignore", RuntimeWarning)  # a run that breaks off warns
             if basis == "spectral":
                 traj = ov.solve(model, start, alpha, **tight)
             else:
@@ -67,8 +67,8 @@ def draw_errors(ax, beta, found):
 # %%
 # The use of the levels
 # ---------------------
-# On the plateau all students are one combination of the teachers, which gives the heights of every level from the
-# moments :math:`T^{(j)}` of the teacher.
+# On the plateau all students are the same combination of the teachers. The moments :math:`T^{(j)}` of the teacher then
+# determine the heights of all levels.
 def plateau_run():
     """Levels Q^(j), R^(j) along a plateau, from the orthonormal hierarchy, and their heights."""
     spectrum = ov.power_law(beta=0.25, L=10)
@@ -124,8 +124,8 @@ fig.savefig("hierarchy.png", dpi=150)
 # %%
 # The checks
 # ----------
-# Orthonormal polynomials and blocks keep nine digits at every L; powers have lost all but three, if not all, at L = 12
-# or 16. How wrong they are is rounding's choice, another one on each machine: mostly by more than 1 %.
+# Orthonormal polynomials and blocks have nine correct digits at every L; powers have at most three at L = 12 or 16. The
+# error of the latter depends on rounding and thus on the machine, and is mostly above 1 %.
 for beta in BETAS:
     print(f"beta = {beta:g}: relative error of eps_g")
     for basis in STYLES:

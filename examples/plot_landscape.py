@@ -1,10 +1,10 @@
 """
-The trajectory leaves its plateau along the directions down
-===========================================================
+The trajectory leaves its plateau along the descending directions
+=================================================================
 
-The Hessian of the generalisation error over all N K weights is known from the overlaps alone. A soft committee
-machine (erf, K = M = 3) in gradient flow comes to its symmetric plateau, where :math:`(K-1)^2` directions lead down,
-all at nearly the same slope, and leaves in their span. At the end all outliers are positive.
+The Hessian of the generalisation error over all N K weights is known from the overlaps alone. A soft committee machine
+(erf, K = M = 3) in gradient flow reaches its symmetric plateau, which has :math:`(K-1)^2` descending directions of
+nearly the same curvature, and leaves it in their span. At the end all outliers are positive.
 """
 
 import numpy as np
@@ -28,11 +28,11 @@ path = ov.hessian(MODEL, traj)
 
 
 # %%
-# Where the plateau is slowest, and the way R then takes
-# ------------------------------------------------------
-# The cosine compares this way with its projection on the steepest descents of the slowest record.
+# Where the plateau is slowest, and the change of R after it
+# ----------------------------------------------------------
+# The cosine compares the change of R with its projection on the descending directions at the slowest record.
 def departure(traj, path):
-    """Record where the plateau is slowest, and the cosine between its steepest descents and the way R then takes."""
+    """Slowest record of the plateau, and the cosine between its descending directions and the change of R after it."""
     speed = np.linalg.norm(np.gradient(traj.R, traj.alpha, axis=0), axis=(1, 2))
     waits = (traj.eps_g < 0.5 * traj.eps_g[0]) & (traj.eps_g > 0.2 * traj.eps_g[len(traj.alpha) // 4])
     slowest = int(np.flatnonzero(waits)[np.argmin(speed[waits])])

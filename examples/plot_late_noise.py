@@ -2,10 +2,10 @@
 Every spectrum ends on the same floor of label noise
 ====================================================
 
-Noisy labels keep an erf committee from its teacher. Summed over the eigenvalues of the inputs, the equations of a
-fixed point contain the spectrum only through the teacher's overlaps T and the mean eigenvalue, so that every spectrum
-ends at the same error, however long the way. Derived for this library; isotropic inputs at small eta: Goldt et al.
-(2020), arXiv:1906.08632.
+Noisy labels keep an erf committee from its teacher. Summed over the eigenvalues of the inputs, the equations of a fixed
+point contain the spectrum only through the teacher's overlaps T and the mean eigenvalue, so that the final error is the
+same for every spectrum, even if the time to reach it differs. Derived for this library; isotropic inputs at small eta:
+Goldt et al. (2020), arXiv:1906.08632.
 """
 
 import numpy as np
@@ -49,10 +49,10 @@ def approach(ax):
 # %%
 # Superfluous students
 # --------------------
-# One teacher. A single superfluous student stays switched off and its noise adds to the floor. Two are unstable: they
-# pair up with opposite signs and grow, to where g' and with it the noise is smaller.
+# One teacher. The norm of a single superfluous student stays near zero, and its noise adds to the floor. For two this
+# state is unstable: their norms grow with opposite signs, to values where g' and therefore the noise is smaller.
 def superfluous(ax):
-    """Errors of one teacher and 2 or 3 students over the floor of those switched off, and the norm of a third one."""
+    """Errors of 2 or 3 students of one teacher over the floor with superfluous norms zero; norm of the third one."""
     alpha, found = np.geomspace(1, 1e6, 121), {}
     for K, color in ((2, "teal"), (3, "firebrick")):
         model = ov.committee_machine(K, 1, eta=0.2, noise=0.3)
@@ -74,9 +74,9 @@ def superfluous(ax):
 # %%
 # One floor, and students that go below theirs
 # --------------------------------------------
-# Left: power laws approach the floor as slowly as they learn (dashed: closed form of late times, with the floor).
-# Right: two superfluous students bring the error below the floor of students that are switched off (dashed) without
-# end; dotted: norm of one of them.
+# Left: with power-law spectra the error approaches the floor as a power law (dashed: closed form of late times, with
+# the floor). Right: with two superfluous students the error keeps falling below the floor of students of norm zero
+# (dashed); dotted: norm of one of them.
 fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
 found, floor = approach(left)
 extra = superfluous(right)
@@ -89,7 +89,7 @@ for name, (end, ratio) in found.items():
     print(f"{name}: eps_g at the end / floor = {end / floor:.4f}; closed form / eps_g {ratio.min():.3f} to "
           f"{ratio.max():.3f}")  # fmt: skip
     assert abs(end / floor - 1) < 0.002  # sigma^2 = 0.0025 to first order
-assert abs(ratio - 1).max() < 0.1  # of the last one, with 256 eigenvalues
+assert abs(ratio - 1).max() < 0.1  # ratio of the last spectrum, with 256 eigenvalues
 assert np.ptp([end for end, _ in found.values()]) < 1e-6 * floor
 for K, ratio in extra.items():
     print(f"K = {K}: eps_g over the floor at alpha = 1e3, 1e4, 1e5, 1e6:", ratio.round(3))

@@ -2,10 +2,11 @@ r"""
 Late errors fall as two families of exponentials
 ================================================
 
-Erf networks that have found their teachers, K = M = 2. In linear order the block overlaps :math:`(x_l, y_l)` of w -
-w* decay as two families of exponentials, one for what the students share and a slower one for their differences,
-which add up to the power law :math:`\alpha^{-\beta/(1+\beta)}`. Worschech and Rosenow (2024), arXiv:2410.09005, Figs.
-6 and 20 (eta = 0.25, sigma_J = 0.01; 40 students: eta = 0.01, sigma_J = 1e-6, there SGD to alpha = 50000).
+Erf networks that have found their teachers, K = M = 2. In linear order the block overlaps :math:`(x_l, y_l)` of w - w*
+decay as two families of exponentials, one for the common deviation of the students and a slower one for their
+differences. Their sum is the power law :math:`\alpha^{-\beta/(1+\beta)}`. Worschech and Rosenow (2024),
+arXiv:2410.09005, Figs. 6 and 20 (eta = 0.25, sigma_J = 0.01; 40 students: eta = 0.01, sigma_J = 1e-6, with SGD to alpha
+= 50000).
 """
 
 import sys
@@ -27,8 +28,8 @@ from overlaps.theory import late_time
 # .. math:: \epsilon_1 = \sum_l s_l \Big[ \mu_u u_l\, e^{-a(2+(M-1)\sqrt3)s_l\alpha}
 #           + \mu_d d_l\, e^{-a(2-\sqrt3)s_l\alpha} \Big];
 #
-# the true leading order :math:`\epsilon_2` has squares of R - T as well. The more eigenvalues, the better is
-# :math:`\epsilon_1`.
+# the true leading order :math:`\epsilon_2` also contains squares of R - T. With more eigenvalues :math:`\epsilon_1` is
+# more accurate.
 ETA = 0.25
 BETAS = 0.5, 0.75, 1.0, 1.25, 1.5
 STORED = Path(currentframe().f_code.co_filename).parent / "data" / "late_times_wide.npz"
@@ -96,11 +97,11 @@ def draw_slopes(ax):
 # Forty students: the flow of the weights
 # ---------------------------------------
 # K = M = 40 students of random teachers at L = N = 512, in gradient flow from one draw, to four times the paper's last
-# time. Every eigenvector has weights of its own there, so that blocks of overlaps are products of them, and the flow of
-# the 40 x 512 weights, :math:`dw_l/d\alpha = s_l (A w_l + B w^*_l)`, is the same at 2 % of the cost. Steps are
-# exponential midpoint steps, as those of the library's ``method="exponential"``.
+# time. Each block contains a single eigenvector, so that its overlaps are products of weights. The flow of the 40 x 512
+# weights, :math:`dw_l/d\alpha = s_l (A w_l + B w^*_l)`, is therefore equivalent to the flow of the overlaps, at 2 % of
+# the cost. Steps are exponential midpoint steps, as those of the library's ``method="exponential"``.
 class Weights:
-    """Gradient flow of erf students with one eigenvector per eigenvalue, closure frozen at W (K, N): linear in W."""
+    """Gradient flow of erf students with one eigenvector per eigenvalue, closure fixed at W (K, N): linear in W."""
 
     def __init__(self, W, W_star, s, eta):
         self.W, self.W_star, self.s, self.eta = W, W_star, s, eta
@@ -129,7 +130,7 @@ class Weights:
 
 
 def follow(flow, alpha, rtol):
-    """Errors at alpha, and the number of closures; second halves are taken again with those of middle and end."""
+    """Errors at alpha, and the number of closures; half of each step is repeated with closures at middle and end."""
     t, h, errors, count = alpha[0], 1.0, [flow.eps_g], 1
     for end in alpha[1:]:
         while t < end:
@@ -168,8 +169,8 @@ def agreement():
 # %%
 # Stored curves of forty students
 # -------------------------------
-# ``python examples/plot_late_times.py --full`` makes them again. The response of the closure to its fastest overlaps
-# holds late steps at 46: ten times the time, ten times the cost.
+# ``python examples/plot_late_times.py --full`` makes them again. The response of the closure to the fastest overlaps
+# limits late steps to 46, so that the cost is proportional to the time.
 def compute_wide():
     """K = M = 40, L = N = 512 to alpha = 2e5."""
     alpha, found = np.r_[0, np.geomspace(1, 2e5, 86)], []
@@ -211,7 +212,7 @@ fig.savefig("late_times.png", dpi=150)
 # %%
 # The checks
 # ----------
-# Of 40 students there is one draw: teachers are neither orthonormal nor equally long, and the last students find theirs
+# There is one draw of 40 students: teachers are neither orthonormal nor of equal norm, and the last students specialise
 # late.
 for L, (first, second) in ratios.items():
     print(f"L = {L}: eps_1/eps_g = {first:.4f}, eps_2/eps_g = {second:.5f} at alpha = 5000")

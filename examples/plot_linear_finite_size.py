@@ -3,9 +3,9 @@ SGD leaves the equations when one step moves the top direction
 ==============================================================
 
 The equations are the limit of SGD for :math:`\eta \max(s)/N \to 0`. With as many eigenvalues as inputs, L = N, a
-power-law spectrum has :math:`\max(s)/N = 1/\zeta(1 + \beta)`, which is not small: one step moves the top direction by
-a finite amount, however large N. The mean of SGD is then given by a recursion of its own, exact at any N. Worschech
-and Rosenow (2024), arXiv:2410.09005, Fig. 2, right.
+power-law spectrum has :math:`\max(s)/N = 1/\zeta(1 + \beta)`, which is not small: one step moves the top direction by a
+finite amount, however large N. The mean of SGD then obeys another recursion, which is exact at any N. Worschech and
+Rosenow (2024), arXiv:2410.09005, Fig. 2, right.
 """
 
 import warnings
@@ -95,7 +95,7 @@ def large_learning_rates(ax):
 # %%
 # The critical learning rate
 # --------------------------
-# 2 is its limit only when L stays finite. With L = N the limit solves one scalar equation.
+# Its limit is 2 only if L stays finite. For L = N the limit is the root of a scalar equation.
 def critical_learning_rates(ax):
     sizes, limits = 2 ** np.arange(2, 15), {}
     for beta, colour in ((0.3, "C0"), (0.75, "C2"), (1.0, "C1"), (1.5, "C3")):

@@ -4,7 +4,7 @@ Large rates raise the error of a linear student and keep its exponent
 
 For linear activation the whole learning curve is known at any learning rate: a sum of exponentials whose rates
 :math:`\mu_j` solve a secular equation and interlace with the eigenvalues :math:`s_j` of the inputs. Inside the
-power-law window a large rate raises the error by the factor :math:`2/(2-\eta)` and leaves the exponent alone. After
+power-law window a large rate raises the error by the factor :math:`2/(2-\eta)` and does not change the exponent. After
 Worschech and Rosenow (2024), arXiv:2410.09005, Figs. 2 (left) and 10 to 13 (there beta = 0.1 and 1), all at several
 beta and eta; factor, threshold and best rate are not in the paper. All curves are the limit :math:`N \to \infty`: the
 example on finite size shows SGD at L = N.

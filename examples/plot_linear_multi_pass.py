@@ -1,18 +1,18 @@
 """
-On data seen again the test error turns
-=======================================
+With several passes over one sample the test error has a minimum
+================================================================
 
-One-pass SGD never sees a sample twice, so that training and test error are one. On a data set of n = a N samples that
-is used again and again they part: the training error goes on falling, the test error turns at a finite time. For
-linear students both curves are known exactly, for any spectrum of the inputs (``ov.theory.linear.multi_pass``).
+One-pass SGD uses every sample once, so that training and test error are equal. With several passes over a data set of n
+= a N samples they differ: the training error keeps falling, the test error has a minimum at a finite time. For linear
+students both curves are known exactly, for any spectrum of the inputs (``ov.theory.linear.multi_pass``).
 """
 
 # %%
 # Isotropic inputs, noisy labels
 # ------------------------------
-# Data sets of a = 0.5, 1, 2 samples for each direction, and fresh data without end. At a = 1 the test error diverges
-# like the square root of time: the sample covariance has eigenvalues at zero. Points are means of SGD with replacement
-# over four drawn data sets of N = 1000 at the largest ratio.
+# Data sets of a = 0.5, 1, 2 samples per direction, and unlimited fresh data. At a = 1 the test error diverges like the
+# square root of time: the sample covariance has eigenvalues at zero. Points are means of SGD with replacement over four
+# drawn data sets of N = 1000 at the largest ratio.
 import numpy as np
 from matplotlib import pyplot as plt
 
@@ -55,8 +55,8 @@ fig.savefig("linear_seen_again.png", dpi=150)
 # %%
 # A power law: the best time to stop
 # ----------------------------------
-# On a power-law spectrum the curves leave that of fresh data one after the other, at times that grow with a. The best
-# error of early stopping (dots) falls with the size of the data set.
+# On a power-law spectrum the curves deviate from the curve of fresh data at times that grow with a. The smallest error
+# with early stopping (dots) falls with the size of the data set.
 spectrum = ov.power_law(beta=1.0, L=128)
 times = np.geomspace(0.05, 3e4, 160)
 power = ov.committee_machine(1, 1, activation=ov.linear, spectrum=spectrum, eta=0.5, noise=0.3)
@@ -79,8 +79,8 @@ fig.savefig("linear_early_stopping.png", dpi=150)
 # %%
 # Flow, descent and SGD on the same data
 # --------------------------------------
-# Long steps of gradient descent reach the same fixed point; SGD with replacement stays above it by its own noise as
-# long as the data cannot be fitted.
+# Gradient descent with long steps reaches the same fixed point. SGD with replacement stays above it because of its
+# noise, if the data cannot be fitted exactly.
 fig, ax = plt.subplots(figsize=(5.5, 4), layout="constrained")
 for method, style, options in (("flow", "C0-", {}), ("descent", "C1o", {"step": 0.02}), ("sgd", "C3-", {})):
     at = 0.02 / power.eta * np.unique(np.geomspace(1, 7e5, 25).astype(int)) if options else times

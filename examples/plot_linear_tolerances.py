@@ -1,11 +1,11 @@
 r"""
-Tolerances that share an error do not add up over eigenvalues
+With divided tolerances errors do not add up over eigenvalues
 =============================================================
 
-The error of a linear student is a sum over the eigenvalues of the inputs, :math:`\frac12 \sum_l s_l m_l`, and so is
-the error of its numerical integration. With one absolute tolerance for all overlaps the L terms add up wherever the
-spectrum is flat; with a share of it for each eigenvalue every block may err by the same part of :math:`\epsilon_g`,
-and the number of eigenvalues does not matter. The structured BDF does so for linear and quadratic networks.
+The error of a linear student is a sum over the eigenvalues of the inputs, :math:`\frac12 \sum_l s_l m_l`, and so is the
+error of its numerical integration. With one absolute tolerance for all overlaps the L errors add up if the spectrum is
+flat. If the tolerance is divided among the eigenvalues, each block contributes the same fraction of :math:`\epsilon_g`,
+and the error does not depend on L. The structured BDF divides it in this way for linear and quadratic networks.
 """
 
 from unittest import mock
@@ -21,7 +21,7 @@ from overlaps.theory import linear
 # %%
 # Both against the exact solution
 # -------------------------------
-# The share is :math:`p_l \max(1, \langle s\rangle/s_l)` for :math:`q^l` and :math:`s_l` times as much for :math:`r^l`.
+# The fraction is :math:`p_l \max(1, \langle s\rangle/s_l)` for :math:`q^l` and :math:`s_l` times this for :math:`r^l`.
 # The reference is a sum of exponentials.
 ETA = 0.5
 BETAS = {0.1: "C0", 0.5: "C2", 1.0: "C1", 2.0: "C3"}
@@ -31,7 +31,7 @@ SIX, EIGHT = 10, 14  # where eps_g is 1e-6 and 1e-8
 
 
 def run(beta, L):
-    """(levels, solution with one tolerance, solution with shares), at the times when the exact error is at a level."""
+    """(levels, solution with one tolerance, with divided ones), at the times when the exact error is at a level."""
     spectrum = ov.power_law(beta=beta, L=L)
     mu, c = linear.modes(spectrum, ETA)
     model = ov.committee_machine(1, 1, activation=ov.linear, eta=ETA, spectrum=spectrum)
@@ -43,7 +43,7 @@ def run(beta, L):
 
     times = [brentq(lambda x, level=level: exact(x) - level, -15, 40, rtol=1e-14) for level in LEVELS]
     errors = np.array([exact(x) for x in times])
-    with mock.patch.object(System, "polynomial", False):  # as for erf and relu
+    with mock.patch.object(System, "polynomial", False):  # one tolerance, as for erf and relu
         one = ov.solve(model, start, np.exp(times), method="structured")
     return errors, one, ov.solve(model, start, np.exp(times), method="structured")
 
@@ -51,10 +51,10 @@ def run(beta, L):
 results = {(beta, L): run(beta, L) for beta in BETAS for L in SIZES}
 
 # %%
-# One tolerance and shares
-# ------------------------
-# Left: relative error along one run, with one tolerance (dashed) and with shares (lines), and ``eps_floor`` of the
-# latter (dotted). Right: at :math:`\epsilon_g = 10^{-6}` against L.
+# One tolerance and divided tolerances
+# ------------------------------------
+# Left: relative error along one run, with one tolerance (dashed) and with divided tolerances (lines), and ``eps_floor``
+# of the latter (dotted). Right: at :math:`\epsilon_g = 10^{-6}` against L.
 fig, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.4), layout="constrained")
 for beta, colour in BETAS.items():
     exact, one, shares = results[beta, SIZES[-1]]

@@ -3,8 +3,8 @@ AdaGrad finds its rate on a power-law spectrum
 ==============================================
 
 Labels follow a logistic teacher, inputs have eigenvalues :math:`l^{-1-\beta}`, :math:`\beta = 1/2`. AdaGrad-Norm
-divides the rate by the root of all squared gradients so far: it begins like the fast runs, and falls as the noise of
-the labels asks. Collins-Woodfin et al. (2024), arXiv:2405.19585.
+divides the rate by the root of all squared gradients so far: it begins like runs with a large rate, and then falls as
+the noise of the labels requires. Collins-Woodfin et al. (2024), arXiv:2405.19585.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ import overlaps as ov
 # %%
 # Three constant rates and one that adapts
 # ----------------------------------------
-# The sum of squared gradients is a parameter :math:`\theta` of the rule, with an equation of its own.
+# The sum of squared gradients is a parameter :math:`\theta` of the rule, with its own equation.
 SPECTRUM = ov.power_law(beta=0.5, L=40)
 N, BETA, RATE = 2000, 3.0, 2.0
 times = np.r_[0, np.geomspace(0.1, 300, 50)]

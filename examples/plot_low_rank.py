@@ -2,9 +2,9 @@ r"""
 One trained direction learns what units have in common; the rest takes full rank
 ================================================================================
 
-A network is frozen; the teacher of a new task is near. Low-rank adaptation trains directions beside the frozen
-weights, :math:`w_k = w^0_k + \sum_r a_{kr} u_r`. One of them takes nine tenths of the error away; then every rank has a
-plateau of its own, until amplitudes that learn leave it.
+A network is frozen, and the teacher of a new task resembles its teacher. Low-rank adaptation adds trained directions to
+the frozen weights, :math:`w_k = w^0_k + \sum_r a_{kr} u_r`. One direction removes nine tenths of the error. Then the
+error of each rank stays on a plateau, and trained amplitudes leave it.
 """
 
 import numpy as np
@@ -15,8 +15,8 @@ import overlaps as ov
 # %%
 # The frozen network
 # ------------------
-# Three units have learned a teacher that the next one resembles: the same norms, correlation .6 unit by unit. The
-# students of this state are the frozen weights.
+# Three units have learned a teacher. The next teacher has the same norms and a correlation of 0.6 with it, unit by
+# unit. The students of this state are the frozen weights.
 K, NEAR = 3, 0.6
 NETWORK = ov.committee_machine(K, K, eta=0.5, noise=0.1)
 FROZEN = ov.State.from_overlaps(NETWORK, Q=np.eye(K), R=NEAR * np.eye(K), T=np.eye(K))
@@ -27,7 +27,8 @@ TURN = np.linalg.qr(np.array([[1.0, 0.4, -0.3], [0.5, -1.0, 0.2], [0.6, 0.3, 1.0
 # %%
 # Rank and amplitudes
 # -------------------
-# Directions begin at zero, along orthonormal rows of amplitudes; these stay, or learn like a second layer.
+# Directions begin at zero, along orthonormal rows of amplitudes. The amplitudes are fixed, or learn like a second
+# layer.
 def adapted(rank, eta_a):
     """(Model, start) of the adaptation with the first columns of TURN."""
     return ov.low_rank(NETWORK, FROZEN, a=TURN[:, :rank], X=np.zeros((rank, rank)), eta_a=eta_a)
@@ -41,8 +42,8 @@ runs = ov.simulate(model, N=1000, alpha=TIMES[::10], rng=1, runs=12, start=start
 # %%
 # Error on the new task
 # ---------------------
-# Left: fixed amplitudes (dashed), trained ones (lines), SGD (dots); black: all weights are trained. Right: where the
-# trained amplitudes of rank 1 go.
+# Left: fixed amplitudes (dashed), trained ones (lines), SGD (dots); black: all weights are trained. Right: the trained
+# amplitudes of rank 1.
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
 for (rank, eta_a), traj in curves.items():
     label = f"rank {rank}" if eta_a else None
@@ -62,8 +63,8 @@ fig.savefig("low_rank.png", dpi=150)
 # %%
 # The checks
 # ----------
-# An orthogonal square of amplitudes that stay is the training of all weights; every rank helps, and so does learning
-# the amplitudes.
+# A fixed orthogonal square matrix of amplitudes is equivalent to training all weights. A higher rank reduces the error,
+# and so does learning the amplitudes.
 print("errors at the end:", {key: float(f"{traj.eps_g[-1]:.4g}") for key, traj in curves.items()}, whole.eps_g[-1])
 assert np.allclose(curves[3, 0.0].eps_g, whole.eps_g, rtol=1e-5)
 assert all(curves[r, 0.5].eps_g[-1] < curves[r, 0.0].eps_g[-1] for r in (1, 2))

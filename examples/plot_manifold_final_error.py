@@ -1,11 +1,11 @@
 r"""
-Fewer latents leave less to learn badly
-=======================================
+With fewer latents the final error is smaller
+=============================================
 
-Where does learning end? Newton's method (``fixed_point``), started from the late end of a trajectory, answers without
-waiting: at D latents for N inputs, K students and two teachers. Inputs are :math:`\mathrm{sgn}(F c/\sqrt D)`. The
-fewer latents, the better inputs show them, and the smaller is the final error. Model of Goldt, Mezard, Krzakala and
-Zdeborova (2020), arXiv:1909.11500, whose figures show the final error along D / N from simulations.
+What is the final error? Newton's method (``fixed_point``), started from the end of a trajectory, computes it without
+long integrations, for D latents, N inputs, K students and two teachers. Inputs are :math:`\mathrm{sgn}(F c/\sqrt D)`.
+With fewer latents the inputs determine the latents better, and the final error is smaller. Model of Goldt, Mezard,
+Krzakala and Zdeborova (2020), arXiv:1909.11500, whose figures show the final error along D / N from simulations.
 """
 
 import warnings
@@ -19,8 +19,8 @@ from overlaps.manifold.weights import random_weights
 # %%
 # Ends of learning, and simulations of them
 # -----------------------------------------
-# ``linearise`` tells ends from plateaus, where Newton's method stops as well. SGD at N = 400 gives the error on fresh
-# samples of its inputs, ``runs.test_error``: no Gaussian assumption.
+# ``linearise`` distinguishes final states from plateaus, to which Newton's method converges, too. SGD at N = 400 gives
+# the error on fresh samples of its inputs, ``runs.test_error``, without a Gaussian assumption.
 RATIOS = np.geomspace(0.05, 1.6, 6)
 WIDTHS = 1, 2, 3
 ETA = 0.2
@@ -38,9 +38,9 @@ def final_error(K, ratio, eta=ETA):
     for until in 100, 1000:  # in units of 1 / eta: some ends are far
         start = ov.solve(model, start, [until / eta], rtol=1e-5)[-1]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # Newton's method did not get there: go on
+            warnings.simplefilter("ignore", RuntimeWarning)  # Newton's method did not converge: continue
             end = ov.fixed_point(model, start)
-        stable = end.converged and ov.linearise(model, end.state).unstable == 0  # and no plateau on the way
+        stable = end.converged and ov.linearise(model, end.state).unstable == 0  # and no plateau
         if stable:
             break
     S = end.state
@@ -60,11 +60,11 @@ def simulated(K, ratio, N=400, alpha=100):
 # %%
 # Against latents and against students
 # ------------------------------------
-# Left: the final error against D / N; what in the teachers' fields is not linear in x, :math:`T - \sum_l \tau^l/s_l`,
-# vanishes for :math:`D/N \to 0`. Crosses are SGD. A curve ends where no stable end was reached by
-# :math:`\alpha = 1000/\eta`: several students on many latents take longer. Right: the same against K. Where the inputs
-# show the latents, K = M students learn what one cannot. A third one adds noise of SGD, and less of it at a fourth of
-# the learning rate (dashed).
+# Left: the final error against D / N; the part of the teachers' fields that is not linear in x, :math:`T - \sum_l
+# \tau^l/s_l`, vanishes for :math:`D/N \to 0`. Crosses are SGD. A curve ends where no stable end was reached by
+# :math:`\alpha = 1000/\eta`: several students on many latents take longer. Right: the same against K. If the inputs
+# determine the latents, K = M students reach a smaller error than one. A third student adds noise of SGD, and less of
+# it at a fourth of the learning rate (dashed).
 curves = {K: np.array([final_error(K, ratio) for ratio in RATIOS]) for K in WIDTHS}
 points = {(K, ratio): simulated(K, ratio) for K, ratio in ((1, 0.25), (1, 1.0), (2, 1.0))}
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")

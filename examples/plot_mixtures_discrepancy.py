@@ -2,11 +2,11 @@
 Standardised mixtures are as far from the theory as Gaussian latents
 ====================================================================
 
-How far SGD with mixture latents departs from the equations for Gaussian latents, against the Kullback-Leibler
-divergence of the mixture from N(0, 1). Means of m components are uniform in [-A, A) and A grows along each line.
-Standardised latents stay at the distance of Gaussian ones, the finite size; others do not. N = 1000, D = 500 and
-100,000 steps as published. After Bae and Jeong (2024), arXiv:2405.00642; model of Goldt et al. (2020),
-arXiv:1909.11500.
+The figures show the distance between SGD with mixture latents and the equations for Gaussian latents, against the
+Kullback-Leibler divergence of the mixture from N(0, 1). Means of m components are uniform in [-A, A), and A grows along
+each line. With standardised latents the distance is the finite-size distance of Gaussian latents; with other latents it
+is larger. N = 1000, D = 500 and 100,000 steps as published. After Bae and Jeong (2024), arXiv:2405.00642; model of
+Goldt et al. (2020), arXiv:1909.11500.
 """
 
 import sys
@@ -26,9 +26,9 @@ from overlaps.results.discrepancy import log_times
 # Ten mixtures for each point
 # ---------------------------
 # Distances are root mean squares over log-spaced times, averaged over the entries of Q, R, v and over mixtures. One
-# component per coordinate without standardisation is left out: ReLU students then grow with their teacher's output,
-# which scales with A. Components that are shared and standardised by the moments of the mixture break the universality.
-# Both are in ``plot_mixtures_dynamics.py``.
+# component per coordinate without standardisation is not shown, because ReLU students then grow with their teacher's
+# output, which scales with A. Shared components that are standardised by the moments of the mixture break the
+# universality. ``plot_mixtures_dynamics.py`` shows both.
 #
 # The runs are stored (ten mixtures, A = 1 ... 9, m = 2, 4, 8, as many as published);
 # ``python examples/plot_mixtures_discrepancy.py --full`` makes them again, in one to two hours on one core.
@@ -67,7 +67,7 @@ def samplers(components):
 
 
 class Experiment:
-    """Weights, their theories, and runs on any latents; mixture number i goes with weights number i."""
+    """Weights, their theories, and runs on any latents; mixture number i is used with weights number i."""
 
     def __init__(self, student, N, alpha_max, mixtures):
         self.model = ov.hidden_manifold(  # readouts and learning rates of the published experiments
@@ -85,7 +85,7 @@ class Experiment:
         """Runs from weights number i, on Gaussian latents by default."""
         options = dict(N=self.N, alpha=self.alpha, weights=self.weights[i], latents=law, test=256)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # that some laws leave the theory is what is measured
+            warnings.simplefilter("ignore", RuntimeWarning)  # deviations of some laws from the theory are measured here
             return ov.simulate(self.model, rng=[seed, i], runs=runs, **options)
 
     def readings(self, i, sgd):
@@ -100,7 +100,7 @@ class Experiment:
         return [*(apart.mean(name).mean() for name in NAMES), sgd.test_error[:, -1].mean(), sgd.eps_g[:, -1].mean()]
 
     def measure(self, strengths, components):
-        """Arrays of all that is drawn: scan (law, A, mixture, 5), gaussian (mixture, 5), table (A, mixture, 3, 9)."""
+        """Arrays for all figures: scan (law, A, mixture, 5), gaussian (mixture, 5), table (A, mixture, 3, 9)."""
         every = range(len(self.weights))
         found = {"gaussian": [self.distances(i, self.run(i, runs=2)) for i in every], "scan": [], "table": []}
         for n, ((name, m), law) in enumerate(samplers(components).items()):
@@ -110,7 +110,7 @@ class Experiment:
                 rows.append([self.distances(i, sgd) for i, sgd in enumerate(runs)])
                 if (name, m) == (PAPER, 2):
                     found["table"].append([self.readings(i, sgd) for i, sgd in enumerate(runs)])
-                    for x in NAMES:  # of the inset: the last are those of the largest A
+                    for x in NAMES:  # runs of the inset: the last ones have the largest A
                         found[f"run_{x}"], found[f"theory_{x}"] = getattr(runs[0], x)[0], getattr(self.theories[0], x)
             found["scan"].append(rows)
         found["sizes"] = [np.mean([np.abs(getattr(t, x)[1:]).mean() for t in self.theories]) for x in NAMES]
@@ -141,8 +141,8 @@ size = f"sgn features, N = {FULL['N']}, D = {FULL['N'] // 2}, {FULL['mixtures']}
 # Published figures 3 and S3: for ReLU students and m = 2 the distances of Q and v grow slowly while the divergence
 # grows tenfold. ReLU above, erf below; bands are standard errors, dashed lines the mean size of the order parameters.
 # Last column, filled: the error at the end on fresh samples of the run's own latents, ``runs.test_error``; open: the
-# closed form for Gaussian fields at the run's overlaps, ``runs.eps_g``. Where latents are not Gaussian the closed form
-# is no error of anything.
+# closed form for Gaussian fields at the run's overlaps, ``runs.eps_g``. If fields are not Gaussian, the closed form is
+# not the error of the network.
 def divergence(A, m, mixtures=FULL["mixtures"]):
     """Mean divergence of the mixtures from N(0, 1), of one coordinate."""
     return np.mean([latents.kl_divergence(means(A, m, i)) for i in range(mixtures)])
@@ -201,23 +201,23 @@ draw_scan(found, (RAW,), f"one component per sample, not standardised; {size}", 
 # Standardised
 # ------------
 # Figures 5 and S4: the same, every vector standardised over its coordinates, ``latents.paper``. Subtracting the mean of
-# a vector removes the common shift exactly; what is left knows neither A nor m, and the distance is that of Gaussian
-# latents (grey). Triangles: one component per coordinate, standardised by the moments of the mixture. These latents do
-# depend on A, and the universality is a central limit theorem; the better test. Insets: one run (A = 9, m = 2, dots)
-# and the theory of its own weights (lines).
+# a vector removes the common shift exactly. The result depends on neither A nor m, and the distance is that of Gaussian
+# latents (grey). Triangles: one component per coordinate, standardised by the moments of the mixture. These latents
+# depend on A, so that universality follows from the central limit theorem; this is the stronger test. Insets: one run
+# (A = 9, m = 2, dots) and the theory of its own weights (lines).
 draw_scan(found, (PAPER, COORDINATES), f"standardised; {size}", "mixtures_discrepancy_standardised.png")
 
 
 # %%
 # The published tables
 # --------------------
-# Left: the divergence against A (figure S2). The publication does not say in which dimension it is taken; here it is
-# that of one coordinate. More components overlap and lower it, by log m where they are apart. Middle and right: entries
-# of the published tables 1 and 2 (bars: range over A = 0 ... 9) beside three readings of the distance (range over A = 1
+# Left: the divergence against A (figure S2). The publication does not state the dimension; here it is the divergence of
+# one coordinate. More components overlap and lower it, by log m where they are apart. Middle and right: entries of the
+# published tables 1 and 2 (bars: range over A = 0 ... 9) beside three readings of the distance (range over A = 1
 # ... 9): root mean square to the theory of the own weights, the same to the limit :math:`N \to \infty`, and the printed
-# formula, which has the square root inside the mean over times. No single reading explains both tables, and the sizes
-# depend on the initial weights, which are unpublished: only their order of magnitude and that A does not matter can be
-# claimed.
+# formula, which has the square root inside the mean over times. No single reading explains both tables, and the values
+# depend on the initial weights, which are unpublished. We can therefore only confirm their order of magnitude and that
+# they do not depend on A.
 def draw_tables(found):
     fig, (left, *right) = plt.subplots(1, 3, figsize=(14, 4.2), layout="constrained")
     strengths = np.linspace(0, 9, 13)
@@ -248,7 +248,7 @@ draw_tables(found)
 # %%
 # The checks
 # ----------
-# Stored runs, and some smaller ones that are made live.
+# Stored runs, and some smaller runs of this script.
 def report(student, data, N, strengths, components, **_):
     baseline = data["gaussian"].mean(axis=0)[:3]
     print(f"{student}, N = {N}: tLog-RMSE of Q, R, v, Gaussian latents: {baseline.round(4)}; others in units of that")

@@ -3,10 +3,10 @@ How a mixture is sampled decides whether Gaussian theory holds
 ==============================================================
 
 A hidden manifold with sgn features whose latents come from a mixture of two Gaussians with unit variance and means in
-[-A, A), A = 9, instead of N(0, 1). Standardised mixtures with a component for every coordinate follow the Gaussian
-theory; components that all coordinates share do not, unless every vector is standardised over its own coordinates.
-After Bae and Jeong (2024), arXiv:2405.00642; model of Goldt et al. (2020), arXiv:1909.11500. ``--full`` takes the
-published N = 1000, D = 500, 100,000 steps and 10 runs.
+[-A, A), A = 9, instead of N(0, 1). Standardised mixtures with a separate component for every coordinate agree with the
+Gaussian theory. Mixtures whose component is shared by all coordinates do not, unless every vector is standardised over
+its own coordinates. After Bae and Jeong (2024), arXiv:2405.00642; model of Goldt et al. (2020), arXiv:1909.11500.
+``--full`` uses the published N = 1000, D = 500, 100,000 steps and 10 runs.
 """
 
 import sys
@@ -62,8 +62,8 @@ def sampler(law, means, D):
 # %%
 # Runs and two theories, from one set of weights
 # ----------------------------------------------
-# Two components that :math:`x \to -x` exchanges are two classes of inputs: equations with their means
-# (``model.cluster_realisation``) predict the true error, without a simulation.
+# Two components that are exchanged by :math:`x \to -x` are two classes of inputs. The equations of these classes
+# (``model.cluster_realisation``) predict the true error without simulation.
 def learn(student, means, N, alpha_max, runs):
     """Equations for one Gaussian and for two classes, runs on Gaussian latents and each law; one set of weights."""
     model = network(student)
@@ -76,7 +76,7 @@ def learn(student, means, N, alpha_max, runs):
     clusters = ov.solve(*ov.compress(*classes, 80), gaussian.alpha, rtol=1e-6)
     laws = [law for pair in ROWS.values() for law in pair]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # that some of them leave the theory is what the figure shows
+        warnings.simplefilter("ignore", RuntimeWarning)  # the figure shows that some laws deviate from the theory
         found = {law: simulate(rng=7, latents=sampler(law, means, N // 2), test=2048) for law in laws}
     return theory, clusters, gaussian, found
 
@@ -87,8 +87,8 @@ def learn(student, means, N, alpha_max, runs):
 # One row for each bullet above; circles and triangles are its two samplings, crosses SGD with Gaussian latents, lines
 # the equations for Gaussian latents. Markers of the first column are the error on fresh samples of the run's own
 # latents (``runs.test_error``); dotted lines are the closed form for Gaussian fields with the recorded overlaps
-# (``runs.eps_g``), which for shared components reads failure where the network learns better than it does from Gaussian
-# latents. Dashed, bottom left: the equations of classes. ReLU students in the first figure, erf in the second.
+# (``runs.eps_g``), which for shared components are large although the network learns better than from Gaussian latents.
+# Dashed, bottom left: the equations of classes. ReLU students in the first figure, erf in the second.
 def entries(result, name):
     """(colour, label, curve) of every entry of a record, averaged over runs; Q is symmetric."""
     record = result.mean(name) if hasattr(result, "N") else getattr(result, name)

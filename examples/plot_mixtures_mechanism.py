@@ -1,12 +1,12 @@
 r"""
-Sums over many coordinates forget all but two moments
+Sums over many coordinates depend on two moments only
 =====================================================
 
-SGD sees the latents of a hidden manifold through sums over D coordinates: pre-activations :math:`U = F c/\sqrt D` and
-teacher fields. The theory needs these to be Gaussian with the covariance of Gaussian latents, nothing else. Mixtures
-of two components with means :math:`\pm 3` and unit variances, standardised, fulfil it if a component is drawn for
-every coordinate. After Bae and Jeong (2024), arXiv:2405.00642; model of Goldt et al. (2020), arXiv:1909.11500.
-``--full`` takes N = 800, D = 400, :math:`\alpha \le 30` in the last panel.
+SGD depends on the latents of a hidden manifold through sums over D coordinates: pre-activations :math:`U = F c/\sqrt D`
+and teacher fields. The theory only requires these to be Gaussian with the covariance of Gaussian latents. Standardised
+mixtures of two components with means :math:`\pm 3` and unit variances satisfy this if a component is drawn for every
+coordinate. After Bae and Jeong (2024), arXiv:2405.00642; model of Goldt et al. (2020), arXiv:1909.11500. ``--full``
+uses N = 800, D = 400, :math:`\alpha \le 30` in the last panel.
 """
 
 import sys
@@ -25,15 +25,15 @@ from overlaps.results.discrepancy import log_times
 # %%
 # One field
 # ---------
-# Its weights add up to :math:`\sqrt D`, D = 200. A component per coordinate gives a sum of D independent terms: a
-# Gaussian. A component shared by all coordinates moves the whole sum, which stays a mixture. Standardising every vector
-# over its coordinates removes that shift.
+# Its weights add up to :math:`\sqrt D`, D = 200. With a component per coordinate the field is a sum of D independent
+# terms, hence nearly Gaussian. A component shared by all coordinates shifts the whole sum, which remains a mixture.
+# Standardising every vector over its coordinates removes that shift.
 FULL = "--full" in sys.argv
 MEANS = np.array([-3.0, 3.0])
 LAWS = {"elementwise": "population", "shared, population": "population", "shared, sample": "sample"}
 COLOURS = dict(zip(LAWS, ("C0", "C3", "C2"), strict=True))
 NAMES = "Q", "R", "v"
-SHARE = MEANS[1] ** 2 / (1 + MEANS[1] ** 2)  # of the variance of a coordinate that is due to the means
+SHARE = MEANS[1] ** 2 / (1 + MEANS[1] ** 2)  # fraction of the variance of a coordinate due to the means
 
 
 def sampler(law):
@@ -75,7 +75,7 @@ def draw_densities(ax, D=200, samples=20_000):
 #           -6\Big(\frac{\mu^2}{1+\mu^2}\Big)^2 \quad\text{(shared, population)}, \qquad
 #           -\frac{6}{D} \quad\text{(shared, sample)},
 #
-# averaged over normal weights (here: over 50 quantiles of their sum, which leaves out rare large sums).
+# averaged over normal weights (here: over 50 quantiles of their sum, which excludes rare large sums).
 def cumulants(D, samples=20_000, rows=50):
     """Minus the fourth cumulant of a field, mean over weights, by law: {law: (samples, theory)}."""
     rng = np.random.default_rng(D)
@@ -112,7 +112,8 @@ def draw_cumulants(ax):
 # -------------------------------
 # The counterpart of the published figure S1: sgn, relu, erf of a sum of D coordinates, for a skewed standardised
 # mixture (weights 0.3, 0.7), exact. They approach the Gaussian values like :math:`1/\sqrt D` (odd functions, through
-# the skewness) or 1/D (relu). Two moments do not fix the average of a nonlinear function, many coordinates do.
+# the skewness) or 1/D (relu). Two moments do not determine the average of a nonlinear function; a large number of
+# coordinates does.
 def averages(D, p=0.3):
     """Gaps E f(U) - E f(z), f = sgn, erf(u / sqrt 2), relu; U sums D standardised coordinates, p on the mean -3."""
     sigma = np.sqrt(1 + 4 * p * (1 - p) * MEANS[1] ** 2)
@@ -140,8 +141,8 @@ def draw_averages(ax):
 # %%
 # Centred and not standardised
 # ----------------------------
-# Means :math:`\pm A`, elementwise. Their only trace is the variance :math:`1 + A^2`, so that the theory with
-# ``latent_scale=sqrt(1 + A**2)`` holds again, for the true error as well (``runs.test_error``).
+# Means :math:`\pm A`, elementwise. For large D only the variance :math:`1 + A^2` matters, so that the theory with
+# ``latent_scale=sqrt(1 + A**2)`` holds, for the true error as well (``runs.test_error``).
 def corrected(student, A, N, alpha_max, runs):
     """Rms distance (scale, name) of the mean run on means +-A from the theories at scale 1 and at that of the law.
 

@@ -1,11 +1,11 @@
 r"""
-The best rate is moderate on the plateau and falls behind it
-============================================================
+The best rate is moderate on the plateau and falls after it
+===========================================================
 
-Two erf students of two teachers, label noise 0.1, from students that hardly tell the teachers apart (R = 0.001). The
-rate that leaves the smallest error at alpha = 200 is moderate on the symmetric plateau and falls like
-:math:`1/\alpha` once the students have specialised. Computed for this library; optimal rates for a given time are
-those of Saad and Rattray (1997), Phys. Rev. Lett. 79, 2578.
+Two erf students of two teachers, label noise 0.1, from students with nearly equal overlaps with both teachers (R =
+0.001). The rate that leaves the smallest error at alpha = 200 is moderate on the symmetric plateau and falls like
+:math:`1/\alpha` once the students have specialised. Computed for this library; for optimal rates at a given time see
+Saad and Rattray (1997), Phys. Rev. Lett. 79, 2578.
 """
 
 import numpy as np
@@ -16,8 +16,8 @@ import overlaps as ov
 # %%
 # The optimum, the best constant rate, and the greedy one
 # -------------------------------------------------------
-# ``ov.optimal_schedule`` descends the error at the horizon in all knots of the rate at once, by the adjoint equations.
-# The greedy rate makes the error fall fastest at each moment.
+# ``ov.optimal_schedule`` minimises the error at the horizon over all knots of the rate, with gradients from the adjoint
+# equations. The greedy rate maximises the decrease of the error at each time.
 HORIZON = 200.0
 
 model = ov.committee_machine(2, 2, eta=1.0, noise=0.1)
@@ -32,8 +32,8 @@ schedules = {
 # %%
 # The greedy rate never leaves the plateau
 # ----------------------------------------
-# The best constant rate cannot be moderate first and small later. The greedy rate falls on the plateau, where every
-# step is noise to it, and the students never part.
+# The best constant rate cannot be moderate first and small later. The greedy rate falls on the plateau, where a step
+# mainly adds noise to the error, and the students never specialise.
 alpha = np.linspace(0, HORIZON, 401)
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
 ends = []

@@ -2,9 +2,9 @@ r"""
 Every second-order term counts, over eleven decades
 ===================================================
 
-ReLU students at a finite learning rate, with every term of order :math:`\eta^2`, lie on SGD. Power-law inputs with
-4096 eigenvalues pass through the power-law decay :math:`\alpha^{-\beta/(1+\beta)}` to the exponential end, over
-eleven decades of time: the structured integrator needs a few seconds.
+The equations of ReLU students at a finite learning rate, with all terms of order :math:`\eta^2`, agree with SGD. With
+4096 power-law eigenvalues the error decays as :math:`\alpha^{-\beta/(1+\beta)}`, and exponentially at the end, over
+eleven decades of time; the structured integrator needs a few seconds.
 """
 
 import time
@@ -73,6 +73,6 @@ fig.savefig("overview.png", dpi=150)
 # %%
 # The checks
 # ----------
-# SGD lies on the equations with every term, up to five standard errors of the mean and the finite-size bias.
+# SGD agrees with the full equations within five standard errors of the mean and the finite-size bias.
 at = np.exp(np.interp(np.log(alpha), np.log(theory.alpha[1:]), np.log(theory.eps_g[1:])))
 assert np.all(np.abs(np.log(mean / at)) < 0.15), np.abs(np.log(mean / at)).max()

@@ -2,8 +2,8 @@ r"""
 The loss sets the exponent of a perceptron
 ==========================================
 
-A perceptron teaches another one, with clean labels. Hebb's rule, Rosenblatt's rule, AdaTron and the optimal rule move
-the weights along the same inputs; they differ in the force, and the 0/1 error falls as :math:`\alpha^{-1/2}`,
+A perceptron teaches another one, with clean labels. Hebb's rule, Rosenblatt's rule, AdaTron and the optimal rule change
+the weights along the same inputs and differ in the force. The 0/1 error falls as :math:`\alpha^{-1/2}`,
 :math:`\alpha^{-1/3}`, :math:`\alpha^{-1}` and :math:`\alpha^{-1}`. Biehl and Riegler (1994), Europhys. Lett. 28, 525;
 Kinouchi and Caticha (1992), J. Phys. A 25, 6243.
 """
@@ -11,7 +11,7 @@ Kinouchi and Caticha (1992), J. Phys. A 25, 6243.
 # %%
 # One call for every rule
 # -----------------------
-# A rule becomes a model by ``ov.learner``, and the model is solved and simulated like any other.
+# ``ov.learner`` makes a model from a rule; ``solve`` and ``simulate`` accept it like any other model.
 import numpy as np
 from matplotlib import pyplot as plt
 
@@ -33,11 +33,11 @@ for i, (name, rule) in enumerate(RULES.items()):
     runs[name] = ov.simulate(model, N=1000, alpha=np.r_[0, np.geomspace(1, SGD_END, 6)], rng=i, runs=6, start=start)
 
 # %%
-# A rule of your own
-# ------------------
-# A force is a function of the fields that numba compiles; ``breaks`` are the planes on which it jumps. Here it is
-# Rosenblatt's rule again: move towards the teacher's answer when the student is wrong. No closed form is used, the
-# averages are integrated piece by piece, and the curve is the same.
+# A custom rule
+# -------------
+# A force is a function of the fields that numba compiles; ``breaks`` are the planes on which it jumps. This force is
+# Rosenblatt's rule again: a step towards the teacher's answer when the student is wrong. The averages are integrated
+# between the planes without a closed form, and the curve is the same.
 
 
 def force(lam, nu, xi, theta, S, F, G):  # at unit rate; F and G come as zeros

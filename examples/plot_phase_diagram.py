@@ -1,11 +1,12 @@
 r"""
-Learning ends at a line that theory draws
-=========================================
+Theory predicts the line at which learning ends
+===============================================
 
-Two quadratic students learn two teachers, :math:`\hat y = \frac12 \sum_k \lambda_k^2`, at every learning rate and
-label noise of a grid. Plateaus grow towards a critical rate, and beyond it trajectories diverge;
-:func:`overlaps.critical_eta` says where, from the fixed point alone. Bocchi et al. (2026), arXiv:2604.03068, for the
-network without noise: its bound is :math:`\eta_c = 1/2` here. ``--full`` makes the grid 300 x 300, in half a minute.
+Two quadratic students learn two teachers, :math:`\hat y = \frac12 \sum_k \lambda_k^2`, at every learning rate and label
+noise of a grid. Plateaus grow towards a critical rate, and beyond it trajectories diverge;
+:func:`overlaps.critical_eta` computes this rate from the fixed point alone. Bocchi et al. (2026), arXiv:2604.03068, for
+the network without noise: its bound is :math:`\eta_c = 1/2` here. ``--full`` makes the grid 300 x 300, in half a
+minute.
 """
 
 import dataclasses
@@ -33,10 +34,10 @@ def phase_diagram():
     start = ov.State.from_overlaps(MODEL, Q=[[0.3, 0.05], [0.05, 0.25]], R=[[0.03, 0.0], [0.0, 0.02]], T=np.eye(2))
     models = [dataclasses.replace(MODEL, eta=eta, noise=noise) for eta in ETAS for noise in NOISES]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # those beyond the line diverge
+        warnings.simplefilter("ignore", RuntimeWarning)  # trajectories beyond the line diverge
         batch = ov.solve_many(models, start, ALPHA)
     learned = np.sum(batch.R**2, axis=(-1, -2))
-    there = batch.success & (learned[:, -1] > 0.1)  # at the line itself a bounded trajectory may forget everything
+    there = batch.success & (learned[:, -1] > 0.1)  # on the line a bounded run may lose its overlap with the teacher
     length = np.where(there, ALPHA[np.argmax(learned > learned[:, -1:] / 2, axis=1)], np.nan)
     return length.reshape(N, M), batch.eps_g[:, -1].reshape(N, M), batch
 
@@ -80,8 +81,8 @@ fig.savefig("phase_diagram.png", dpi=150)
 # The checks
 # ----------
 # The edge of divergence lies on the line to 1.5 cells: beyond the line a trajectory needs time to diverge, which grows
-# at the line. Plateaus end up to the line and not beyond.
-cell = max(ETAS[1] - ETAS[0], 0.01)  # no finer: what happens at the line takes longer than trajectories last
+# at the line. Plateaus end on the stable side of the line only.
+cell = max(ETAS[1] - ETAS[0], 0.01)  # not finer: near the line trajectories need longer than this time
 bounded = batch.success.reshape(N, M)
 edges = np.array([ETAS[row].max() for row in bounded.T]) + (ETAS[1] - ETAS[0]) / 2
 print(f"{len(batch)} trajectories, {int(np.sum(~batch.success))} of them diverge")
@@ -92,6 +93,6 @@ assert np.all(np.abs(edges - critical) < 1.5 * cell), np.max(np.abs(edges - crit
 assert abs(critical[0] - 0.5) < 1e-3
 first = ETAS < 0.2
 assert np.ptp(np.log(length[first, 0] * ETAS[first])) < 0.4  # the plateau is as long as 1 / eta
-# a plateau ends up to the line, and not beyond
+# plateaus end on the stable side of the line only
 inside, outside = ETAS[:, None] < critical - 2 * cell, ETAS[:, None] > critical + 1.5 * cell
 assert np.isfinite(length[inside]).all() and np.isnan(length[outside]).all()

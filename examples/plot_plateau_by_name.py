@@ -1,17 +1,18 @@
 """
-Curves wait at saddles, and each saddle has a name
-==================================================
+Plateaus are saddles, and the library names each of them
+========================================================
 
-Learning curves of committee machines wait at saddles of the flow, where students are mixtures of several teachers.
-``traj.plateaus()`` finds each of them: begin and end, the height of the saddle, which students are equivalent, and
-the growing modes by which the curve leaves.
+Learning curves of committee machines have plateaus near saddles of the flow, where students are mixtures of several
+teachers. ``traj.plateaus()`` finds each plateau: begin and end, the height of the saddle, the groups of equivalent
+students, and the growing modes along which the curve leaves.
 """
 
 # %%
 # One plateau, or several
 # -----------------------
-# Three erf students leave one plateau in one go; three relu students wait twice: after the first a pair is still
-# undecided. Horizontal lines are the saddles, exact fixed points of the flow, which no trajectory meets.
+# Three erf students leave one plateau together. Three relu students have two plateaus: on the second a pair has not
+# specialised yet. Horizontal lines are the saddles, exact fixed points of the flow, which trajectories pass at a
+# distance.
 import numpy as np
 from matplotlib import pyplot as plt
 
@@ -47,8 +48,8 @@ fig.savefig("plateau_by_name.png", dpi=150)
 # %%
 # The height and the rate against the learning rate
 # -------------------------------------------------
-# ``ov.plateau(model)`` finds the plateau without a trajectory. The noise of SGD lifts it, by an amount that grows with
-# the number of units, and (K - 1)(M - 1) modes leave it.
+# ``ov.plateau(model)`` finds the plateau without a trajectory. The noise of SGD raises it by an amount that grows with
+# the number of units, and it has (K - 1)(M - 1) growing modes.
 fig, (height, rate) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 etas = np.geomspace(0.02, 0.5, 12)
 for K in (2, 3, 4, 5):
@@ -66,5 +67,5 @@ fig.savefig("plateau_heights_and_rates.png", dpi=150)
 # %%
 # The checks
 # ----------
-# One plateau of four modes, a cascade, and a first plateau that hands over to a second one of one slow mode.
+# One plateau with four growing modes; two plateaus in sequence, the second with one slow mode.
 assert [[plateau.growing for plateau in found] for found in names.values()] == [[4], [4, 1], [3, 1]]

@@ -2,11 +2,11 @@ r"""
 Every teacher has its own height on the plateau
 ===============================================
 
-On the symmetric plateau of an erf network all students are one and the same combination of the teachers,
-:math:`w_k = \sum_n c_n w^*_n`, and the coefficients follow from the covariance T of the teacher fields alone. Random
-teachers are neither orthonormal nor equally long, so that every moment has a height for each teacher. Worschech and
-Rosenow (2024), arXiv:2410.09005, Figs. 4, 17, 18, 19 (K = M = 4, N = 7000, sigma_J = 0.01, eta = 0.1, no terms of
-order eta^2; beta = 0.25).
+On the symmetric plateau of an erf network all students are one and the same combination of the teachers, :math:`w_k =
+\sum_n c_n w^*_n`, and the coefficients follow from the covariance T of the teacher fields alone. Random teachers are
+neither orthonormal nor of equal norm, so that every moment has a different height for each teacher. Worschech and
+Rosenow (2024), arXiv:2410.09005, Figs. 4, 17, 18, 19 (K = M = 4, N = 7000, sigma_J = 0.01, eta = 0.1, no terms of order
+eta^2; beta = 0.25).
 """
 
 import numpy as np
@@ -144,7 +144,7 @@ fig.savefig("plateau_heights.png", dpi=150)
 # %%
 # The checks
 # ----------
-# Errors of 0.9 of the height come earlier than predicted at D = 0, by one D = -1.4 for every L.
+# Errors reach 0.9 of the height earlier than predicted at D = 0; D = -1.4 fits all L.
 print("largest relative gap to the heights at alpha = 400:", ", ".join(f"{g:.1e}" for g in gaps))
 assert max(gaps) < 0.02  # differences of students are growing already
 for L, (height, measured, end, largest, mean) in errors.items():

@@ -6,11 +6,10 @@ Differences between students grow from :math:`\sigma_J/\sqrt N` to order one, so
 
 .. math:: \alpha_P = \frac1\gamma \Big(D + \tfrac12 \ln\frac{N}{\sigma_J^2}\Big),
 
-with D of order one where L is much smaller than N. Orthonormal teachers are left after
-:math:`1/\gamma \sim M^2/(\eta L)`; random teachers with as many eigenvalues as inputs have M - 1 rates that spread
-over a decade, and the largest decides. Worschech and Rosenow (2024), arXiv:2410.09005, Fig. 5 (beta = 0.25, eta =
-0.01, sigma_J = 1e-6; M = 6, N = 500 and L = N = 512). ``--full`` adds trajectories of wider committees and more
-draws.
+with D of order one where L is much smaller than N. For orthonormal teachers :math:`1/\gamma \sim M^2/(\eta L)`; random
+teachers with as many eigenvalues as inputs have M - 1 rates that spread over a decade, and the largest rate determines
+the length. Worschech and Rosenow (2024), arXiv:2410.09005, Fig. 5 (beta = 0.25, eta = 0.01, sigma_J = 1e-6; M = 6, N =
+500 and L = N = 512). ``--full`` adds trajectories of wider committees and more draws.
 """
 
 import sys
@@ -24,8 +23,8 @@ from overlaps.theory import plateau
 # %%
 # A draw, and the end of its plateau
 # ----------------------------------
-# Where L is of the order of N, the small eigenvalues make the descent to the plateau long (``descent_time``): D grows,
-# and in most draws at M = 4, L = N = 512 no plateau forms.
+# If L is of the order of N, the descent to the plateau takes long because of the small eigenvalues (``descent_time``):
+# D grows, and in most draws at M = 4, L = N = 512 no plateau forms.
 FULL = "--full" in sys.argv
 ETA, BETA, SCALE = 0.01, 0.25, 1e-6
 # ranges over random teachers
@@ -130,7 +129,7 @@ def draw_length(ax, curves):
 # %%
 # The spread of all rates
 # -----------------------
-# It is the spread of the overlaps of random teachers, and closes as L/N.
+# It comes from the spread of the overlaps of random teachers, and vanishes as L/N.
 def draw_spread(ax):
     """All rates times the mean escape time against L at N = 500, and at N = 500000; width of both."""
     spread = {}
@@ -152,7 +151,7 @@ def draw_spread(ax):
 # %%
 # Errors, widths, lengths, spread
 # -------------------------------
-# Top: the errors; short bars stand where the largest rate puts the end of the plateau, at D = 0. Bottom left: escape
+# Top: the errors; short bars mark the end of the plateau predicted from the largest rate at D = 0. Bottom left: escape
 # times against M (crosses: length of trajectories divided by the logarithm). Middle: the end of the plateau against L.
 # Right: all rates in units of their mean.
 fig = plt.figure(figsize=(13.5, 8.2), layout="constrained")

@@ -1,11 +1,10 @@
 r"""
-Correlated inputs melt the plateau
-==================================
+Correlated inputs shorten the plateau
+=====================================
 
 Inputs whose covariance has eigenvalues :math:`s_l \sim l^{-(1+\beta)}`, each for N/L directions. With one eigenvalue
-the network waits on the plateau; the more distinct eigenvalues there are, the sooner it leaves, and the more slowly
-it converges afterwards. Worschech and Rosenow (2024), arXiv:2410.09005, Fig. 1 (K = M = 2, eta = 0.1, beta = 1,
-sigma_J = 0.01, N = 1024).
+the plateau is long. With more distinct eigenvalues the network leaves it earlier, and converges more slowly afterwards.
+Worschech and Rosenow (2024), arXiv:2410.09005, Fig. 1 (K = M = 2, eta = 0.1, beta = 1, sigma_J = 0.01, N = 1024).
 """
 
 import numpy as np
@@ -17,8 +16,8 @@ from overlaps.theory import plateau
 # %%
 # Equations, SGD and the theory of the plateau
 # --------------------------------------------
-# Every eigenspace has its own overlaps :math:`q^l, r^l` and its own speed :math:`s_l`; all share the same closure A, B,
-# C. The theory of small learning rates gives the height of the plateau and the rate of escape, the largest eigenvalue
+# Every eigenspace has its own overlaps :math:`q^l, r^l` and its own rate :math:`s_l`; the closure A, B, C is common to
+# all. The theory of small learning rates gives the height of the plateau and the rate of escape, the largest eigenvalue
 # of
 #
 # .. math:: \Gamma = -\eta\, T^{(2)} S, \qquad T^{(2)} = \sum_l s_l^2 t^l \sim L,
@@ -69,7 +68,7 @@ fig.savefig("power_law_spectrum.png", dpi=150)
 # ----------
 # Escape times are those of the paper, runs of SGD escape when the equations do, and the order of the curves is the
 # paper's: the earlier the escape, the larger the error at the end.
-quoted = {1: 300, 4: 140, 16: 42, 64: 15}  # of one draw; at L = 64 the draws differ by a third
+quoted = {1: 300, 4: 140, 16: 42, 64: 15}  # for one draw; at L = 64 draws differ by a third
 ends = {}
 for L, (traj, sgd, height, tau, ideal) in results.items():
     ends[L] = traj.alpha[np.argmax((traj.alpha > 3) & (traj.eps_g < 0.5 * height))]
@@ -78,7 +77,7 @@ for L, (traj, sgd, height, tau, ideal) in results.items():
         f"({ideal:.1f} for orthonormal teachers, about {quoted[L]} quoted); eps_g(3500) = {traj.eps_g[-1]:.1e}"
     )
     assert traj.success and abs(ideal / quoted[L] - 1) < (0.1 if L < 64 else 0.35)
-    if L < 64:  # at L = 64 there is none left
+    if L < 64:  # at L = 64 there is no plateau
         run = sgd.eps_g[0]
         later = sgd.alpha[np.argmax((sgd.alpha > 3) & (run < 0.5 * height))]
         same = np.interp(sgd.alpha[-1], traj.alpha, traj.eps_g)

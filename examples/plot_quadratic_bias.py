@@ -1,12 +1,12 @@
 r"""
-SGD ends beside the solution that the limit conserves
+SGD does not end in the solution closest to the start
 =====================================================
 
 The zero-error solutions of a quadratic network, :math:`R = \sqrt{K/M}\,S`, :math:`S^T S = 1`, form a manifold. For
-:math:`N \to \infty` the equations end in the solution closest to the start, if Q(0) commutes with
-:math:`R(0) R(0)^T`. SGD does not keep this statement, at any N: random weights have :math:`R(0) \sim 1/\sqrt N`, and
-the noise of the samples adds an amount of the same order while R grows. Bocchi et al. (2026), arXiv:2604.03068, state
-the conservation for every start.
+:math:`N \to \infty` the equations converge to the solution closest to the start, if Q(0) commutes with :math:`R(0)
+R(0)^T`. This does not hold for SGD at any N: random weights have :math:`R(0) \sim 1/\sqrt N`, and the noise of the
+samples adds an amount of the same order while R grows. Bocchi et al. (2026), arXiv:2604.03068, state the conservation
+for every start.
 """
 
 import numpy as np
@@ -18,8 +18,9 @@ from overlaps.theory import quadratic
 # %%
 # The equations of infinite size
 # ------------------------------
-# If Q(0) commutes (students of equal norm without overlaps, say), they conserve :math:`S = R (R^T R)^{-1/2}`. If it
-# does not, S drifts while R grows, and the end is another solution. K = 6, M = 3, overlaps 0.01.
+# If Q(0) commutes (for example for students of equal norm without overlaps), they conserve :math:`S = R (R^T
+# R)^{-1/2}`. Otherwise S drifts while R grows, and the equations converge to another solution. K = 6, M = 3, overlaps
+# 0.01.
 K, M, ETA = 6, 3, quadratic.eta_from_paper(0.1)
 
 
@@ -32,7 +33,7 @@ def run(Q, R, alpha):
 # %%
 # The law of SGD
 # --------------
-# Its end is the polar factor of start and noise, :math:`S_{\rm end} = {\rm polar}(a \sqrt N R(0) + \zeta)` with
+# The final S is the polar factor of start plus noise, :math:`S_{\rm end} = {\rm polar}(a \sqrt N R(0) + \zeta)` with
 # Gaussian :math:`\zeta` of variance :math:`\kappa` (:func:`overlaps.theory.quadratic.selected`). K = 4, M = 2, against
 # learning rate, batch size and label noise; corrections of the law are of order 1/N.
 def turn(eta, N, runs, alpha, R=None, **options):
@@ -131,8 +132,8 @@ def draw_variance(ax):
 # %%
 # Against the input dimension
 # ---------------------------
-# From random weights the distance does not depend on N; from overlaps that stay fixed it vanishes as :math:`1/\sqrt N`,
-# and the rule of :math:`N \to \infty` holds.
+# From random weights the distance does not depend on N; from fixed overlaps it vanishes as :math:`1/\sqrt N`, so that
+# the statement for :math:`N \to \infty` holds.
 def draw_sizes(ax):
     """Mean distance against N, random weights and fixed overlaps."""
     R, sizes, found = 0.2 * np.random.default_rng(1).standard_normal((4, 2)), [200, 800, 3200], []
@@ -169,7 +170,7 @@ fig.savefig("quadratic_bias.png", dpi=150)
 # %%
 # The checks
 # ----------
-# Corrections of the law are of order 1/N. From fixed overlaps 16 times N is a fourth of the distance.
+# Corrections of the law are of order 1/N. From fixed overlaps the distance falls to a fourth for 16 times N.
 print(f"distance to the closest solution: {own[0]:.2f} -> {own[-1]:.1e}; to others above {np.min(far):.2f}")
 assert flags == (True, False) and own[-1] < 5e-3 and min(f[-1] for f in far) > 2 and drifting[-1] > 0.02
 assert np.abs(S - S[0]).max() < 1e-12

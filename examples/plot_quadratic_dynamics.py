@@ -2,9 +2,9 @@ r"""
 A quadratic network relaxes, waits, and escapes
 ===============================================
 
-A student of six quadratic units learns a teacher of three. First the norm relaxes to a plateau, then the overlaps
-with the teacher grow as :math:`\exp(\omega\alpha)`, then the error falls; the overlaps among students decay before
-they follow the teacher. Parameters of Bocchi et al. (2026), arXiv:2604.03068, Figure 1.
+A student of six quadratic units learns a teacher of three. First the norm relaxes to a plateau, then the overlaps with
+the teacher grow as :math:`\exp(\omega\alpha)`, then the error falls; the overlaps among students first decay and then
+grow towards those of the teacher. Parameters of Bocchi et al. (2026), arXiv:2604.03068, Figure 1.
 """
 
 import sys
@@ -107,7 +107,7 @@ for traj, plateau, law, sgd in found:
     mean, error = sgd["eps_g"]
     print(f"eps_g at alpha = {traj.alpha[-1]:g}: ODE {traj.eps_g[-1]:.2e}, SGD {mean[-1]:.2e} +- {error[-1]:.1e}")
     assert traj.eps_g[-1] < 1e-2 and mean[-1] < 1e-2
-    # of the escape times: 1 / (eps sqrt(N)) in units of 1 / rate
+    # spread of the escape times: 1 / (eps sqrt(N)) in units of 1 / rate
     spread = np.abs(mean - traj.eps_g[::20]) / np.maximum(np.sqrt(sgd["runs"]) * error, 1e-4)
     print(f"SGD and ODE are at most {spread.max():.2f} standard deviations of a run apart")
     assert spread.max() < 3

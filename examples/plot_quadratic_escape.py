@@ -3,9 +3,9 @@ The escape time of quadratic networks grows as log N
 ====================================================
 
 From random weights overlaps with the teacher begin at :math:`1/\sqrt N` and grow as :math:`\exp(\omega\alpha)`: the
-time at which half of the loss is gone grows by :math:`1/(2\omega)` for each unit of log N. SGD is earlier than the
-equations by a constant: the noise of its steps adds to R before R has grown. The claim is that of Bocchi et al.
-(2026), arXiv:2604.03068, whose learning rate is half of this one.
+time at which the loss has halved grows by :math:`1/(2\omega)` per unit of log N. SGD escapes earlier than the equations
+by a constant time, because the noise of its steps adds to R while R is small. The law is due to Bocchi et al. (2026),
+arXiv:2604.03068, whose learning rate is half of this one.
 """
 
 import numpy as np
@@ -17,9 +17,9 @@ from overlaps.theory import quadratic
 # %%
 # Half-loss times
 # ---------------
-# Of SGD, exact in law at every N, and of the equations from the overlaps of random weights, averaged over starts. The
-# rate :math:`\omega` is that of ``ov.theory.quadratic.plateau``; at small learning rates
-# :math:`1/(2\omega) = K M / (8 \eta)`.
+# Times of SGD (exact in law at every N) and of the equations, averaged over starts with the overlaps of random weights.
+# The rate :math:`\omega` is that of ``ov.theory.quadratic.plateau``; at small learning rates :math:`1/(2\omega) = K M /
+# (8 \eta)`.
 K, M = 4, 2
 ETAS = {0.05: (20, [100, 400]), 0.6: (30, [200, 1000, 5000])}  # learning rate: runs of SGD, sizes N
 LARGE = 10 ** np.arange(2, 9)
@@ -81,7 +81,7 @@ def draw_sizes(ax):
 # Wide students
 # -------------
 # The slope against the width of the student, from the equations at two huge N. At a fixed learning rate wide students
-# need a time proportional to K; at the rate that suits their width they gain a constant factor.
+# need a time proportional to K; at the optimal rate for their width the time is shorter by a constant factor.
 def draw_widths(ax):
     measured, widths, many = {}, np.array([2, 3, 4, 6, 9, 14, 20]), np.arange(2, 25)
     suited = {k: quadratic.eta_escape(int(k), M) / 2 for k in many}

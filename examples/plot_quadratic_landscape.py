@@ -1,12 +1,12 @@
 r"""
-Only zero error has no way down, and it is flat
-===============================================
+Only zero error has no descending direction, and it is flat
+===========================================================
 
 Every stationary point of the population error of a quadratic network has r student directions outside the teacher's
-space and s inside. Only zero error has no descending direction, also among the mixed saddles (r, s > 0). With K > M,
-:math:`(N - M)(K - M)` directions at the solutions are flat to second order without being symmetries; they make the
-error decay as :math:`1/\alpha^2` instead of exponentially. Hessians of :math:`\epsilon_g`: half of those of Bocchi et
-al. (2026), arXiv:2604.03068.
+space and s inside. Only points of zero error have no descending direction; the mixed saddles (r, s > 0) have some, too.
+With K > M, :math:`(N - M)(K - M)` directions at the solutions are flat to second order without being symmetries; they
+make the error decay as :math:`1/\alpha^2` instead of exponentially. Hessians of :math:`\epsilon_g`: half of those of
+Bocchi et al. (2026), arXiv:2604.03068.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ from overlaps.theory import quadratic
 # %%
 # The map of stationary points
 # ----------------------------
-# Error against the share of descending directions, for all (r, s).
+# Error against the fraction of descending directions, for all (r, s).
 N, K, M = 40, 6, 3
 
 
@@ -35,7 +35,7 @@ def draw_map(ax):
         ax.annotate(special.get((r, s), ""), (index, error - 0.005), fontsize="small", va="top")
     for marker, color, label in [("o", "C0", "(r, 0)"), ("o", "C2", "(0, s)"), ("D", "C3", "mixed, (r, s)")]:
         ax.plot([], [], marker, color=color, label=label)
-    ax.set(xlabel="share of descending directions", ylabel=r"$\epsilon_g$", xlim=(-0.05, 1.2))
+    ax.set(xlabel="fraction of descending directions", ylabel=r"$\epsilon_g$", xlim=(-0.05, 1.2))
     ax.legend(frameon=False, loc="lower right")
     return points
 

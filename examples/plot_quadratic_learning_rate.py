@@ -44,8 +44,8 @@ measured = {K: quadratic.eta_fastest(K, M, eps=eps, rng=1, starts=3, rtol=0.03)[
 # Three bounds
 # ------------
 # Left: half-loss times of eight starts. Right: rates over K. From K = 15 on the fastest escape lies above eta_solution,
-# where students do not learn, and the measured optimum leaves its branch: it saturates at nine tenths of eta_solution.
-# eta_optimal is the lesser of eta_escape and of the rate of the fastest end of learning.
+# where students do not learn, and the measured optimum saturates at nine tenths of eta_solution. eta_optimal is the
+# minimum of eta_escape and of the rate with the fastest convergence at the end.
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 left.errorbar(etas, times.mean(1), times.std(1), fmt="o-", ms=4, capsize=2)
 names = [r"$\eta_{\rm escape}$", r"$\eta_{\rm solution}$", r"$\eta_{\rm plateau}$"]

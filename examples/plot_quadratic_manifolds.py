@@ -2,10 +2,10 @@
 Solutions of quadratic networks fill manifolds
 ==============================================
 
-The set of functions that K quadratic students compute is complete at K = N, and zero-error weights form a manifold
-whose dimension has a closed form. Where v has both signs, pairs of students outside the teacher's space cancel each
-other, and the manifold grows with N. Bocchi et al. (2026), arXiv:2604.03068, Figures 5 and 6; unequal v and T, and
-both signs, are derived here.
+K quadratic students represent all quadratic forms at K = N, and the dimension of the manifold of zero-error weights has
+a closed form. If v has both signs, pairs of students outside the teacher's space can cancel each other, and the
+dimension grows with N. Bocchi et al. (2026), arXiv:2604.03068, Figures 5 and 6; unequal v and T, and both signs, are
+derived here.
 """
 
 import numpy as np
@@ -16,8 +16,8 @@ from overlaps.theory import quadratic
 # %%
 # Ranks of explicit tangents
 # --------------------------
-# The dimension of the functions is the rank of the derivative of :math:`W^T W` at random weights; that of the solutions
-# the rank of all tangents at a solution: students that are teachers, or none, turned at random.
+# The dimension of the functions is the rank of the derivative of :math:`W^T W` at random weights; the dimension of the
+# solutions is the rank of all tangents at a solution, in which students equal teachers or vanish, rotated at random.
 N = 8
 
 
@@ -41,7 +41,7 @@ def degrees(K, rng):
 
 
 def solutions(K, M, rng, uneven):
-    """Rank of the tangents at a solution: students that are teachers, or none, turned at random."""
+    """Rank of the tangents at a solution: students equal teachers or vanish, rotated at random."""
     v = rng.uniform(0.5, 2.0, K) if uneven else np.full(K, 1 / K)
     v_star = rng.uniform(0.5, 2.0, M) if uneven else np.full(M, 1 / M)
     teachers = rng.standard_normal((M, N)) if uneven else np.eye(M, N)

@@ -2,11 +2,11 @@
 On spheres wide students escape fastest
 =======================================
 
-Scaling every student back to its norm after each step (``constraint="sphere"``) adds one term to the flow: a decay
-that takes back what a step adds to the norm, its noise included. The noise of SGD slows students of norm one down
-more than free ones, until it has blown the latter up: wide students escape fastest on spheres. In the spirit of
-Arnaboldi, Krzakala, Loureiro and Stephan (2023), arXiv:2305.18502, who compare the two for a single teacher; the
-rates are derived here (``ov.theory.quadratic.sphere_plateau``).
+Scaling every student back to its norm after each step (``constraint="sphere"``) adds one term to the flow: a decay that
+compensates the change of the norm by a step, including its noise. At small rates the noise of SGD slows students of
+norm one more than free students. At larger rates it increases the norm of free students, and wide students escape
+fastest on spheres. In the spirit of Arnaboldi, Krzakala, Loureiro and Stephan (2023), arXiv:2305.18502, who compare the
+two for a single teacher; the rates are derived here (``ov.theory.quadratic.sphere_plateau``).
 """
 
 import numpy as np
@@ -18,8 +18,8 @@ from overlaps.theory import quadratic
 # %%
 # Two kinds of students
 # ---------------------
-# The closed form of the escape rate is compared with eigenvalues of the flow, and trajectories of both kinds begin at
-# one start of norm one.
+# The closed form of the escape rate is compared with eigenvalues of the flow. Trajectories of both kinds begin at the
+# same start of norm one.
 M = 3
 KINDS = {"free": None, "sphere": "sphere"}
 RATES = {"free": quadratic.plateau, "sphere": quadratic.sphere_plateau}

@@ -2,10 +2,10 @@
 The theory of digits needs their covariance only
 ================================================
 
-The order parameters know the inputs through their covariance only. Here it is the covariance of real images, the 8 x
-8 handwritten digits that come with scikit-learn. SGD on Gaussian inputs of the same covariance follows the equations
-up to finite-size fluctuations, and SGD on the images themselves as far as projections of images on random weights are
-Gaussian. Figs. 3 and 14 of Worschech and Rosenow (2024), arXiv:2410.09005, for CIFAR images. Needs scikit-learn:
+The equations depend on the inputs through their covariance only. This example uses the covariance of real images, the 8
+x 8 handwritten digits of scikit-learn. SGD on Gaussian inputs with this covariance follows the equations up to
+finite-size fluctuations. SGD on the images themselves follows them as far as projections of images on random weights
+are Gaussian. Figs. 3 and 14 of Worschech and Rosenow (2024), arXiv:2410.09005, for CIFAR images. Needs scikit-learn:
 ``pip install "overlaps[examples]"``.
 """
 
@@ -18,9 +18,9 @@ from overlaps.theory import features
 # %%
 # Images, and SGD on them
 # -----------------------
-# With data of your own, replace ``images()``. Pixels that never change are left out.
+# To use your own data, replace ``images()``. Constant pixels are removed.
 RUNS = 24
-FIT = slice(2, 30)  # eigenvalues 3 to 30: before the pixels that are nearly always blank cut the law off
+FIT = slice(2, 30)  # eigenvalues 3 to 30: smaller ones deviate because of pixels that are nearly always blank
 
 
 def images():
@@ -56,8 +56,8 @@ def sgd_on_images(model, X, W, W_star, steps, rng):
 # %%
 # A linear student of the first principal components
 # --------------------------------------------------
-# There the theory needs no Gaussian: to first order in eta the mean of SGD knows the covariance alone, of whatever
-# data.
+# The theory of linear students does not assume Gaussian inputs: to first order in eta the mean of SGD depends on the
+# covariance only.
 def linear_on_images(X, basis, N_l, steps, rng, runs=8, eta=0.05):
     """Mean errors, over all images, of linear students of which the first N_l principal components are trained."""
     Z, N = X @ basis, X.shape[1]
@@ -146,8 +146,8 @@ fig.savefig("real_data.png", dpi=150)
 # %%
 # The checks
 # ----------
-# Gaussian inputs follow the equations up to sampling and corrections of order 1/N = 1.6 %. Images show the same
-# plateau, escape and decay within 30 %, and yet are not Gaussian: pixels are few and skewed.
+# Gaussian inputs follow the equations up to sampling and corrections of order 1/N = 1.6 %. Images give the same
+# plateau, escape and decay within 30 %. They deviate because their pixels are few and have skewed distributions.
 beta = -slope - 1
 print(f"spectrum of the digits: s_l ~ l^-(1 + beta) with beta = {beta:.2f} for l = {FIT.start + 1}..{FIT.stop}")
 print("   alpha   ODE        Gaussian SGD / ODE   images / ODE")
@@ -157,7 +157,7 @@ for i in range(0, len(exact), 4):
     print(f"{gauss.alpha[i]:8.1f}   {exact[i]:.3e}    {ratio[i]:.3f} +- {error[i]:.3f}      {on_images[i]:.3f}")
 assert np.all(np.abs(ratio - 1) < 5 * error + 0.02)
 assert np.all(np.abs(on_images - 1) < 0.3) and np.max(np.abs(on_images - 1)) > 0.1
-# to first order in eta it does not matter that they are not Gaussian: eta max(s)/N = 0.01
+# to first order in eta the result does not depend on Gaussianity: eta max(s)/N = 0.01
 for N_l, ratio in ratios.items():
     print(f"linear, {N_l} components trained: SGD on images / exponentials {ratio.min():.3f} to {ratio.max():.3f}")
     assert np.all(np.abs(ratio - 1) < 0.12) and abs(ratio[-1] - 1) < 0.05

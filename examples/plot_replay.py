@@ -1,10 +1,11 @@
 r"""
-Of two tasks at once, the best share changes
-============================================
+With two tasks the best share changes in time
+=============================================
 
-Every sample is of the first task with probability pi, of the second one otherwise. Little of a task teaches little of
-it; the best share as a function of time is first all of one task, then all of the other, then both. Compare Lee,
-Mannelli and Saxe (2022), arXiv:2205.09029, and Mori et al. (2024), arXiv:2409.18061, on replay.
+Each sample belongs to the first task with probability pi (its share), and to the second task otherwise. With a small
+share a task is learned slowly. The optimal share as a function of time uses first one task only, then the other task
+only, then both. Compare Lee, Mannelli and Saxe (2022), arXiv:2205.09029, and Mori et al. (2024), arXiv:2409.18061, on
+replay.
 """
 
 import numpy as np
@@ -15,7 +16,7 @@ import overlaps as ov
 # %%
 # Two tasks, two readouts
 # -----------------------
-# Students are shared, and each task has a readout of its own, which is trained in its own samples.
+# Both tasks use the same students, and each task has its own readout, which is trained on the samples of this task.
 END = 20.0
 HEADS = [[0.7, 0.4], [0.3, -0.5]]
 TASKS = [ov.committee_machine(2, 2, v_star=v, eta=0.8, eta_v=0.4, noise=0.2) for v in ([1.0, 0.0], [0.0, 0.8])]
@@ -32,8 +33,8 @@ def errors(shares, alpha=(END,)):
 # %%
 # The best share
 # --------------
-# The flow is linear in the share. Its optimum is therefore made of pieces at 0 and 1 and of arcs on which exchanging
-# samples of the two tasks gains nothing.
+# The flow is linear in the share. The optimal share therefore consists of intervals at 0 or 1 and of intervals in which
+# exchanging samples of the two tasks does not change the error to first order.
 best = ov.optimal_schedule(ov.Mixed(TASKS, [0.5, 0.5], heads=HEADS), START, END, control="shares", knots=9)
 pi = np.linspace(0.0, 1.0, 21)
 ends = np.array([errors([x, 1 - x])[:, 0] for x in pi])
@@ -43,8 +44,8 @@ along = errors(best.schedule, alpha)
 # %%
 # Constant shares, and the best schedule
 # --------------------------------------
-# Left: errors at the end against a constant share. A task that is never seen is learned in part, as the teachers
-# overlap. Right: the best share, and what becomes of the errors.
+# Left: errors at the end against a constant share. A task without samples is learned in part, because the teachers
+# overlap. Right: the best share, and the errors under it.
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
 blue, red = "#0072B2", "#D55E00"
 left.plot(pi, ends[:, 0], color=blue, label="first task")
@@ -64,7 +65,7 @@ fig.savefig("replay.png", dpi=150)
 # %%
 # The checks
 # ----------
-# Another program, with eight constant pieces, found a mean error of .015273.
+# Another program, with eight constant intervals, found a mean error of 0.015273.
 print(f"best {best.value:.6f}, best constant {ends.mean(axis=1).min():.6f}, half of each {ends.mean(axis=1)[10]:.6f}")
 assert best.success and best.value < 0.0154 < ends.mean(axis=1).min()
 assert abs(along[:, -1].mean() / best.value - 1) < 1e-5

@@ -2,9 +2,9 @@ r"""
 The longer an episode, the later and the better it is learned
 =============================================================
 
-The RL perceptron decides T times, sgn(lambda), before a single reward says whether all answers were those of the
-teacher. An episode is a sample of T inputs, and its force closes on one angle: time is counted in episodes, and T = 13
-costs no more than T = 1 (Patel et al. 2023, arXiv:2306.10404).
+The RL perceptron makes T decisions, sgn(lambda), and then receives one reward if all of them agree with the teacher. An
+episode is a sample of T inputs, and the closure of its force depends on one angle. Time is counted in episodes, and T =
+13 has the same computational cost as T = 1 (Patel et al. 2023, arXiv:2306.10404).
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ import overlaps as ov
 # %%
 # Three lengths of an episode
 # ---------------------------
-# Nothing but the rule differs. SGD sees T inputs in each of its steps.
+# Only the rule differs. Each step of SGD uses T inputs.
 TIMES, N = np.r_[0.0, np.geomspace(1.0, 1000.0, 60)], 400
 LENGTHS, START = (1, 4, 13), dict(Q=[[1.0]], R=[[0.5]], T=[[1.0]])
 models = {T: ov.learner(ov.rules.episode(T), eta=1.0) for T in LENGTHS}
@@ -26,8 +26,9 @@ runs = {T: ov.simulate(models[T], N=N, alpha=TIMES[::6], rng=T, runs=8, start=st
 # %%
 # Speed against accuracy, over the learning rate
 # ----------------------------------------------
-# On a sphere the noise of the steps ends learning at an angle that :func:`overlaps.theory.rules.episode_points` knows.
-# A faster rate ends it earlier, and worse; a reward for nine of thirteen comes sooner than one for all of them.
+# On a sphere learning ends at an angle because of the noise of the steps; :func:`overlaps.theory.rules.episode_points`
+# computes this angle. With a larger rate learning ends earlier and at a larger angle. A reward for nine of thirteen
+# decisions is obtained earlier than a reward for all of them.
 RULES = {"4 of 4": (4, 4), "13 of 13": (13, 13), "9 of 13": (13, 9)}
 RATES, GOAL = np.geomspace(0.03, 3.0, 12), 0.72
 
@@ -44,10 +45,10 @@ def trade(rule, eta):
 trades = {name: np.array([trade(ov.rules.episode(*rule), eta) for eta in RATES]) for name, rule in RULES.items()}
 
 # %%
-# Penalties make a trap
-# ---------------------
-# With a penalty for failed episodes an uninformed student unlearns: below the unstable angle (dashed) it comes to rest
-# at the stable one (dotted), far from the teacher.
+# Penalties create a trap
+# -----------------------
+# With a penalty for failed episodes the overlap of an uninformed student falls: below the unstable angle (dashed) it
+# converges to the stable one (dotted), far from the teacher.
 punished = ov.rules.episode(4, penalty=1.0)
 strict = ov.learner(punished, eta=1.0)
 trap, watershed = ov.theory.rules.episode_points(punished)
@@ -93,12 +94,13 @@ fig.savefig("rl_perceptron.png", dpi=150)
 # %%
 # The checks
 # ----------
-# SGD follows the equations; faster is worse; starts on either side of the unstable angle end apart.
+# SGD follows the equations; faster learning ends at a larger error; starts on either side of the unstable angle end at
+# different points.
 for T in LENGTHS:
     gaps = np.abs(runs[T].mean("eps_g") - np.interp(runs[T].alpha, TIMES, flows[T].eps_g))[1:]
     errors = gaps / runs[T].standard_error("eps_g")[1:]
     print(f"T = {T}: accuracy {1 - flows[T].eps_g[-1]:.3f}; SGD within {errors.max():.1f} standard errors")
-    assert errors.max() < 6  # of ten numbers, eight runs each, at N = 400
+    assert errors.max() < 6  # maximum over ten numbers of eight runs each, at N = 400
 for points in trades.values():
     assert np.all(np.diff(points[:, 1]) < 0)
 ends = [1 - fall.eps_g[-1] for fall in falls]

@@ -2,10 +2,9 @@ r"""
 Compute is best spent at a fixed ratio of learned and frozen modes
 ==================================================================
 
-A linear student trains :math:`N_l` features of power-law data for a time :math:`\alpha`, at a cost
-:math:`c = N_l\,\alpha`. Training should stop at a fixed ratio of learned and frozen modes, at the end of the
-power-law window, where neither term is a power law any more: balancing two power laws has the right exponent and the
-wrong constant.
+A linear student trains :math:`N_l` features of power-law data for a time :math:`\alpha`, at a cost :math:`c =
+N_l\,\alpha`. Training should stop at a fixed ratio of learned and frozen modes, at the end of the power-law window,
+where neither term is a power law any more. Balancing two power laws gives the correct exponent and a wrong constant.
 """
 
 import numpy as np
@@ -49,10 +48,10 @@ def envelope(ax):
 # %%
 # The best number of features
 # ---------------------------
-# It grows as :math:`c^{1/(2 + \beta)}`. For an easy teacher (delta = 1.5) the noise of the steps has to be outlived,
-# and fewer features are best.
+# It grows as :math:`c^{1/(2 + \beta)}`. For an easy teacher (delta = 1.5) training must continue until the noise of the
+# steps has decayed, and fewer features are optimal.
 def balanced(law):
-    """The N_l at which two pure power laws, of bias and of floor, have the least sum."""
+    """The N_l that minimises the sum of two pure power laws, for bias and floor."""
     g, gamma, n = law.exponents.time, law.exponents.features, np.geomspace(1, 3000, 4000)
     total = gamma_function(g) / (1 + law.beta) * (C[:, None] / n) ** -g + n**-gamma / gamma
     return n[np.argmin(total, axis=1)]
@@ -94,7 +93,7 @@ slope = np.polyfit(np.log(C[4:]), np.log(exact.eps[4:]), 1)[0]
 width = np.polyfit(np.log(C[4:]), np.log(exact.N_l[4:]), 1)[0]
 print(f"error ~ c^{slope:.3f} (theory {-LAW.exponents.compute:.3f}), N_l ~ c^{width:.3f} (1/3)")
 assert abs(slope + LAW.exponents.compute) < 0.01 and abs(width - 1 / 3) < 0.01
-print(f"two power laws ask for {balanced(LAW)[4] / exact.N_l[4]:.2f} times the best N_l at C = 1e5")
+print(f"balancing two power laws gives {balanced(LAW)[4] / exact.N_l[4]:.2f} times the best N_l at C = 1e5")
 assert balanced(LAW)[4] / exact.N_l[4] > 1.2
 rate = np.polyfit(np.log(C[4:]), np.log(easy.eps[4:]), 1)[0]
 print(f"delta = 1.5: error ~ c^{rate:.2f} on its way to -4/3")

@@ -2,10 +2,10 @@ r"""
 Annealing beats every decay against label noise
 ===============================================
 
-A linear student on power-law data (beta = 1, teacher delta = 1/2) whose labels are noisy. A constant learning rate
-ends on a floor. A decay :math:`(1 + \alpha/\tau)^{-w}` falls for ever, and :math:`w = g/(1+g)` is the best one for
-any time. A rate that is annealed, :math:`(1 - \alpha/T)^3`, to zero at a horizon T known in advance does better
-still.
+A linear student on power-law data (beta = 1, teacher delta = 1/2) whose labels are noisy. With a constant learning rate
+the error reaches a floor. With a decaying rate :math:`(1 + \alpha/\tau)^{-w}` it keeps falling, and :math:`w = g/(1+g)`
+is optimal at all times. With an annealed rate, :math:`(1 - \alpha/T)^3`, which is zero at a given horizon T, the error
+is smaller still.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from overlaps.theory.scaling import Law
 # %%
 # Constant, decaying, annealed
 # ----------------------------
-# Every annealed error is the end of a run of its own; the best starting rate for each horizon reaches the exponent
+# Every annealed error is the end of a separate run; the best starting rate for each horizon reaches the exponent
 # :math:`\gamma/(1 + \gamma)`, :math:`\gamma = \beta + 2\delta`.
 LAW = Law(1.0, 0.5, L=3000, eta=0.5, noise=0.5)
 UNIT = 1 / (2 * LAW.eta * LAW.spectrum.s[0])  # alpha for zeta = 1
@@ -116,4 +116,4 @@ assert abs(slopes["decay, $w$ = 0.25"] + 0.25) < 0.02 and abs(slopes["decay, $w$
 assert abs(slopes["annealed"] + 0.5) < 0.02 and abs(slopes["tuned"] + LAW.exponents.annealed) < 0.03
 for (colour, w), (measured, theory) in found.items():
     print(f"{'decay' if colour == 'C0' else 'annealing'}, w = {w:g}: {measured:.3f}, theory {theory:.3f}")
-    assert abs(measured - theory) < (0.02 if w in (0.25, 0.5, 0.75, 3.0) else 0.06)  # others cross over late
+    assert abs(measured - theory) < (0.02 if w in (0.25, 0.5, 0.75, 3.0) else 0.06)  # other exponents are reached late

@@ -3,9 +3,9 @@ Four terms make one learning curve
 ==================================
 
 A linear student whose inputs have eigenvalues :math:`l^{-(1+\beta)}` and whose teacher has coefficients
-:math:`l^{-\delta}` along the eigenvectors. Bias falls with :math:`g = (\beta + 2\delta)/(1 + \beta)`, until the noise
-of the steps, which falls with :math:`(1 + 2\beta)/(1 + \beta)` whatever the source, is what is left: easier teachers
-end at the same exponent 3/2.
+:math:`l^{-\delta}` along the eigenvectors. The bias falls with the exponent :math:`g = (\beta + 2\delta)/(1 + \beta)`,
+the noise of the steps with :math:`(1 + 2\beta)/(1 + \beta)` for every source. For easy teachers the noise dominates
+late, and the exponent is 3/2 for all of them.
 """
 
 import numpy as np

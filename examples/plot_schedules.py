@@ -1,9 +1,10 @@
 r"""
-Annealing takes away the noise that a constant rate keeps
-=========================================================
+Annealing removes the noise of a constant rate
+==============================================
 
 One committee machine (erf, K = M = 2, label noise 0.3) under four learning rates: constant, steps, a cosine, and
-:math:`1/\alpha`. A constant rate ends on a floor of noise; every rate that falls ends below it.
+:math:`1/\alpha`. With a constant rate the error reaches a floor of noise; with each decreasing rate it ends below this
+floor.
 """
 
 import numpy as np
@@ -14,8 +15,8 @@ import overlaps as ov
 # %%
 # A schedule is one argument
 # --------------------------
-# ``schedule=`` multiplies the learning rate, for ``ov.solve`` and ``ov.simulate`` alike; the integrator steps onto
-# every knot.
+# ``schedule=`` multiplies the learning rate, for ``ov.solve`` and ``ov.simulate`` alike; the steps of the integrator
+# end at every knot.
 SCHEDULES = {
     "constant": None,
     "steps": ov.Schedule.step([15.0, 30.0], [0.3, 0.1]),

@@ -2,8 +2,9 @@
 A committee of signs learns by majority
 =======================================
 
-Two sign units vote, a perceptron teaches. When the vote is wrong, its voters move; a tie moves nobody. No closed form
-is used: the force is a few lines with three planes on which it jumps, and its averages are integrated piece by piece.
+Two sign units vote, and the teacher is a perceptron. If the vote is wrong, both units are updated; a tie causes no
+update. No closed form is used: the force is a few lines of code with three planes on which it jumps, and its averages
+are integrated between these planes.
 """
 
 import numpy as np
@@ -14,8 +15,8 @@ import overlaps as ov
 # %%
 # A rule, and an average along its trajectory
 # -------------------------------------------
-# A wrong vote is the error that the rule records; the probability of a tie is an average of another function of the
-# fields, which ``ov.field_average`` takes along the solution.
+# The error of the rule is the probability of a wrong vote. The probability of a tie is the mean of another function of
+# the fields, which ``ov.field_average`` computes along the solution.
 TIMES = np.linspace(0, 12, 25)
 PLANES = [[1, 0, 0, 0], [0, 1, 0, 0]]
 

@@ -2,17 +2,17 @@ r"""
 Faster rates raise the plateau
 ==============================
 
-A soft committee machine (erf, K = M = 2) first learns what all teacher units have in common, waits on a symmetric
-plateau, and then specialises. A faster learning rate leaves the plateau earlier and waits higher up, because the noise
-of SGD keeps the students apart. Saad and Solla (1995), Phys. Rev. E 52, 4225.
+A soft committee machine (erf, K = M = 2) first learns what all teacher units have in common, stays on a symmetric
+plateau, and then specialises. At a larger learning rate the plateau ends earlier and is higher, because the noise of
+SGD keeps the students apart. Saad and Solla (1995), Phys. Rev. E 52, 4225.
 """
 
 # %%
 # Four learning curves and their plateaus
 # ---------------------------------------
 # A model, a start, and one call for each learning rate: the solution contains every term of order :math:`\eta^2`. All
-# curves begin at the same overlaps, which hardly tell the two teachers apart. ``traj.plateaus()`` finds where a curve
-# waits: the height of the saddle, the times, and the rate of the mode by which the curve leaves.
+# curves begin at the same overlaps, which are nearly equal for the two teachers. ``traj.plateaus()`` finds the plateau
+# of a curve: the height of the saddle, the times, and the rate of the mode along which the curve leaves.
 import numpy as np
 from matplotlib import pyplot as plt
 
@@ -30,7 +30,7 @@ for eta in (0.3, 0.6, 1.0, 1.5):
 # %%
 # Noise lifts the plateau
 # -----------------------
-# Left, against the number of steps: fast rates are out first. Right, against :math:`\eta\alpha`: without the noise of
+# Left, against the number of steps: large rates leave first. Right, against :math:`\eta\alpha`: without the noise of
 # SGD all curves would be the dashed one, which is gradient flow. The term :math:`C \sim \eta^2` of
 #
 # .. math:: dQ/d\alpha = A Q + Q A^T + B R^T + R B^T + C

@@ -2,13 +2,14 @@ r"""
 The best step is large, and larger with more data
 =================================================
 
-A network takes one gradient step before its readout is fitted. The rate of the step decides how far its spike bends
-what the network can learn (r), and how much noise a step on few samples leaves in the rows (c),
+A network takes one gradient step before its readout is fitted. The rate of the step determines the strength r of the
+spike, and thus how nonlinear the learned function can be, and the noise c that a step on few samples leaves in the
+rows,
 
 .. math:: r = \tau h_1 A, \qquad c = 1 + \tau^2\, {\rm Var}[\sigma']\, h_2^* / \alpha_0, \qquad
           \tau = \tilde\eta / \beta.
 
-In between lies a best rate. Cui et al. (2024), arXiv:2402.04980, section 4.3.
+The best rate is a compromise. Cui et al. (2024), arXiv:2402.04980, section 4.3.
 """
 
 import sys
@@ -21,8 +22,8 @@ import overlaps as ov
 # %%
 # Errors against the rate
 # -----------------------
-# Theory, spiked random features at finite d, and the network itself, which differs from them most where few samples
-# make large steps.
+# Theory, spiked random features at finite d, and the network itself, which differs from them most for large steps on
+# few samples.
 FULL = "--full" in sys.argv
 POINT = {"alpha": 2.0, "lam": 0.1}
 BETA, RATES = 1.0, np.geomspace(0.05, 12, 13)
@@ -58,7 +59,7 @@ def errors_panel(ax, d, draws):
 # %%
 # The best rate against the data of the step
 # ------------------------------------------
-# ``ov.static.best_step`` searches the minimum.
+# ``ov.static.best_step`` finds the minimum.
 def rates_panel(ax, d):
     alpha0s = np.geomspace(0.3, 100, 6)
     found = [
@@ -83,7 +84,7 @@ def rates_panel(ax, d):
 # A minimum for every amount of data
 # ----------------------------------
 # Left: lines: theory at this d; dotted: :math:`d \to \infty`; stars: the best rate; circles: spiked features; crosses:
-# the network. As the rate vanishes the error returns to that of random features at finite d only. Right: the best rate
+# the network. As the rate vanishes, the error tends to that of random features only at finite d. Right: the best rate
 # and its error.
 fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
 d, draws = (500, 12) if FULL else (150, 4)

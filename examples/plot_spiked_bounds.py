@@ -3,9 +3,9 @@ A spike bounds what its features can learn
 ==========================================
 
 The features of a spike r express two functions, and two bounds follow: the upper one is the error of an infinitely
-strong ridge, which fits the mean activation :math:`\mu_0(k)` alone; the lower one that of the best combination of
-:math:`\mu_0(k)` and :math:`k\,\mu_1(k)`. Neurons that start with different readouts receive different spikes, and two
-spikes span more functions than one. Cui et al. (2024), arXiv:2402.04980, figures 6 and 7.
+strong ridge, which fits the mean activation :math:`\mu_0(k)` alone; the lower one is the error of the best combination
+of :math:`\mu_0(k)` and :math:`k\,\mu_1(k)`. Neurons that start with different readouts receive different spikes, and
+two spikes span more functions than one. Cui et al. (2024), arXiv:2402.04980, figures 6 and 7.
 """
 
 import dataclasses

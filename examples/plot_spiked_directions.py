@@ -2,13 +2,14 @@ r"""
 A second step finds the direction that the first one missed
 ===========================================================
 
-A target of two indices whose second is hidden: its linear part is small, but large where the first is known,
+A target depends on two indices, and the second is hidden: its linear part is small, but it is large once the first
+index is known,
 
 .. math:: y = \sin(\theta_1 \cdot x) + \cos(2\,\theta_1 \cdot x)\, \sin(\theta_2 \cdot x).
 
-All neurons make the first step along one direction, nearly :math:`\theta_1`. The second step sees what the first has
-left, and turns their spikes to :math:`\theta_2`. The mapping of steps to spikes is derived in the documentation; its
-first step is that of Cui et al. (2024), arXiv:2402.04980. ``--full`` doubles d.
+All neurons make the first step along one direction, nearly :math:`\theta_1`. The second step uses the residual after
+the first, and rotates the spikes towards :math:`\theta_2`. The mapping of steps to spikes is derived in the
+documentation; its first step is that of Cui et al. (2024), arXiv:2402.04980. ``--full`` doubles d.
 """
 
 import sys
@@ -21,8 +22,8 @@ import overlaps as ov
 # %%
 # Errors after no, one and two steps
 # ----------------------------------
-# Each step sees alpha0 d samples. Neurons of two letters t of the initial readout turn by different angles, so that
-# their spikes span a plane.
+# Each step uses alpha0 d samples. Neurons with different values t of the initial readout rotate by different angles, so
+# that their spikes span a plane.
 Subspace = ov.static.SpikedSubspace
 STEP = {"indices": 2, "alpha0": 8.0, "beta": 1.0, "readout": (0.5, 1.5)}
 POINTS, ALPHAS = np.array([0.5, 1.5, 4.5]), np.geomspace(0.3, 6, 10)
@@ -55,12 +56,14 @@ def errors_panel(ax, d, draws):
 # %%
 # Contents of the spikes
 # ----------------------
-# The share of each index in the span of the spikes' directions.
+# The fraction of each index in the span of the spikes' directions.
 def overlaps_panel(ax):
     rates, shares = np.linspace(0.25, 3, 9), {}
     for steps, style in ((1, "--"), (2, "-")):
         models = [Subspace.after_steps(np.tanh, target, eta_tilde=[x] * steps, **STEP) for x in rates]
-        shares[steps] = np.array([np.sum(model.gamma**2, axis=1) for model in models])  # of theta_j in their span
+        shares[steps] = np.array(
+            [np.sum(model.gamma**2, axis=1) for model in models]
+        )  # fraction of theta_j in their span
         for j in (0, 1):
             label = rf"$\theta_{j + 1}$, {'one step' if steps == 1 else 'two steps'}"
             ax.plot(rates, shares[steps][:, j], style, color=f"C{3 + j}", label=label)
@@ -72,7 +75,7 @@ def overlaps_panel(ax):
 # %%
 # The second index is found by the second step
 # --------------------------------------------
-# Left: lines: theory at the d of the draws; circles: draws of the spiked features. Right: shares of both indices
+# Left: lines: theory at the d of the draws; circles: draws of the spiked features. Right: fractions of both indices
 # against the rate of the steps.
 fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
 errors = errors_panel(left, 400 if "--full" in sys.argv else 200, 8)

@@ -2,10 +2,10 @@ r"""
 Larger and better aligned spikes learn from less data
 =====================================================
 
-Test errors of tanh networks after a gradient step against the data :math:`n = \alpha d` of their readout. The more
-data the step has seen, the larger the spike and the better its alignment, the lower is the error; without a spike
-random features learn a straight line at best. Cui et al. (2024), arXiv:2402.04980, figures 2, 4, 5 and 6; losses
-(118), (119), (120). ``--full`` doubles d and takes four times as many draws.
+Test errors of tanh networks after a gradient step against the data :math:`n = \alpha d` of their readout. The error is
+smaller for more data of the step, a larger spike and better alignment. Without a spike random features learn at best a
+straight line. Cui et al. (2024), arXiv:2402.04980, figures 2, 4, 5 and 6; losses (118), (119), (120). ``--full``
+doubles d and uses four times as many draws.
 """
 
 import sys
@@ -54,8 +54,8 @@ def decorate(ax):
 # %%
 # Steps, spikes, alignments, widths, rows
 # ---------------------------------------
-# Crosses are the network itself, which differs more from its features, on few samples of the step. Two blocks have two
-# letters of the initial readout, on orthonormal and on independent rows.
+# Crosses are the network itself, which differs more from the spiked features for few samples of the step. The two
+# groups of neurons have two values of the initial readout, on orthonormal and on independent rows.
 def panels(axes, sizes):
     step = {"student": np.tanh, "beta": 1.0}
     cases = []

@@ -2,12 +2,12 @@ r"""
 A spike adds a curve to the straight line
 =========================================
 
-Given the projection k of the input on the spike, the readout can combine two functions, whatever the width,
+Given the projection k of the input on the spike, the readout can combine two functions, at every width,
 
 .. math:: \mu_0(k) = E_z\,\sigma(rk + \sqrt c z), \qquad k\,\mu_1(k) = k\,E_z\,\sigma'(rk + \sqrt c z).
 
-Growing spikes turn them from straight lines to steps and to something that vanishes far out. Cui et al. (2024),
-arXiv:2402.04980, figures 3 and 7; bounds (26), (27).
+With growing spikes the first changes from a straight line to a step, the second to a function that vanishes at large k.
+Cui et al. (2024), arXiv:2402.04980, figures 3 and 7; bounds (26), (27).
 """
 
 import numpy as np
@@ -66,10 +66,9 @@ def bounds_panel(ax):
 
 
 # %%
-# Lines, steps, and what is learned
-# ---------------------------------
-# Left and middle: both functions. Right: functions of the bounds, the target, and what the readout has learned
-# (circles).
+# Lines, steps, and learned functions
+# -----------------------------------
+# Left and middle: both functions. Right: functions of the bounds, the target, and the learned function (circles).
 fig, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
 linear = basis_panels(axes)
 bounds, errors, gap = bounds_panel(axes[2])
@@ -79,7 +78,9 @@ fig.savefig("spiked_functions.png", dpi=150)
 # The checks
 # ----------
 print("part of mu0 that is linear in k:", linear.round(4))
-assert np.all(np.diff(linear) < 0) and linear[0] > 0.999 and np.sqrt(2 / np.pi) < linear[-1] < 0.9  # of a jump
+assert (
+    np.all(np.diff(linear) < 0) and linear[0] > 0.999 and np.sqrt(2 / np.pi) < linear[-1] < 0.9
+)  # the linear part of a jump
 print(f"bounds {bounds.upper:.6f}, {bounds.lower:.6f}; errors of the two functions {errors[0]:.6f}, {errors[1]:.6f}")
 assert np.allclose(errors, bounds[:2], rtol=1e-8)
 print(f"E(h - C)^2 of the trained readout: {gap:.5f}")

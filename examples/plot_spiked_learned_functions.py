@@ -1,6 +1,6 @@
 r"""
-One step lets a network learn a bent function
-=============================================
+After one step a network learns a nonlinear function
+====================================================
 
 After a giant step every row of the first layer carries the same spike of norm r, whose direction v has the overlap
 gamma with the target's; the rest of a row has the squared norm c. Along k = v.x the ridge readout learns
@@ -8,8 +8,8 @@ gamma with the target's; the rest of a row has the squared norm c. Along k = v.x
 .. math:: C(k) = m\,\mu_0(k) + \theta\,k\,\mu_1(k), \qquad \mu_0(k) = E_z \sigma(rk + \sqrt c z), \quad
           \mu_1(k) = E_z \sigma'(rk + \sqrt c z)
 
-and nothing else: two functions, whatever the width, instead of the straight line of random features. Cui et al.
-(2024), arXiv:2402.04980, figures 1, 3 and 4.
+a combination of two functions at every width, while random features learn a straight line. Cui et al. (2024),
+arXiv:2402.04980, figures 1, 3 and 4.
 """
 
 import sys
@@ -57,8 +57,8 @@ def coefficients(ax):
 # %%
 # Learned functions
 # -----------------
-# For learning rates that leave different spikes, from a perfectly aligned step; and for steps on more and more data,
-# whose direction approaches the target's.
+# For several learning rates, hence spikes, after a perfectly aligned step; and for steps on an increasing amount of
+# data, whose direction approaches that of the target.
 def rates(ax, alpha=5.0):
     k, gaps = np.linspace(-4, 4, 201), []
     ax.plot(k, np.sin(k), "k", lw=2, label="target")
@@ -98,8 +98,8 @@ def mean_square_gap(model, solution):
 
 
 # %%
-# Larger spikes bend further, better aligned ones predict
-# -------------------------------------------------------
+# Larger spikes are more nonlinear, better aligned ones predict better
+# --------------------------------------------------------------------
 # Top: the parameters (circles: networks) and the coefficients. Bottom left: C for several rates. Bottom right: C (full)
 # and the best prediction :math:`h(k) = E[y | k]` (dashed).
 fig, axes = plt.subplots(2, 2, figsize=(11, 7.6), layout="constrained")

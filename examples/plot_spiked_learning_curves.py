@@ -3,10 +3,9 @@ A giant step breaks the bound of linear predictors
 ==================================================
 
 A two-layer network of width :math:`p = \beta d` takes one gradient step of rate :math:`\eta = \tilde\eta d` on
-:math:`n_0 = \alpha_0 d` samples; its readout is then fitted by ridge regression on :math:`n = \alpha d` fresh
-samples. The more data the step sees, the better its spike is aligned with the target, and the lower the error falls
-below the best linear predictor. Cui et al. (2024), arXiv:2402.04980, figures 2 and 5. ``--full`` draws more and
-larger networks.
+:math:`n_0 = \alpha_0 d` samples; its readout is then fitted by ridge regression on :math:`n = \alpha d` fresh samples.
+With more data of the step its spike is better aligned with the target, and the error falls further below that of the
+best linear predictor. Cui et al. (2024), arXiv:2402.04980, figures 2 and 5. ``--full`` draws more and larger networks.
 """
 
 import sys
@@ -72,7 +71,8 @@ def left_panel(ax, d, draws):
 # %%
 # The width
 # ---------
-# Narrower networks take larger spikes from the same rate (:math:`\tilde\eta/\beta` counts), wider ones fit better.
+# At the same rate narrower networks have larger spikes (proportional to :math:`\tilde\eta/\beta`), and wider ones fit
+# better.
 def right_panel(ax):
     alphas, errors = np.geomspace(0.1, 20, 12), {}
     for i, beta in enumerate((0.25, 0.5, 1.0, 2.0, 4.0)):

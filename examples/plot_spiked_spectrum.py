@@ -1,5 +1,5 @@
 r"""
-The spike sends one eigenvalue far outside the bulk
+A spike creates one eigenvalue far outside the bulk
 ===================================================
 
 Eigenvalues of :math:`X^T X / p`, X the n x p features of :math:`n = \alpha d` inputs after a giant step: a bulk, an

@@ -1,10 +1,10 @@
 """
-Trajectories pass saddles of lower and lower index
-==================================================
+Trajectories pass saddles of decreasing index
+=============================================
 
-Every place where a soft committee machine (erf, K = 3, M = 2) may wait: the stationary points of its generalisation
-error. Students may be equal, may share a teacher, may cancel each other. One of the points with no way down is not a
-solution: an overparametrised soft committee machine has a local minimum.
+The figure shows all stationary points of the generalisation error of a soft committee machine (erf, K = 3, M = 2).
+Students may be equal, may learn the same teacher, or may cancel each other. One of the points without descending
+directions is not a solution: this overparametrised machine has a local minimum.
 """
 
 import numpy as np
@@ -15,8 +15,8 @@ import overlaps as ov
 # %%
 # All stationary points
 # ---------------------
-# Newton's method from many starts of many symmetries finds them; the index is the number of directions of the weights
-# that lead down. The index along a trajectory is the number of negative outliers of the Hessian.
+# Newton's method from many starts with many symmetries finds them. The index is the number of descending directions of
+# the weights. The index along a trajectory is the number of negative outliers of the Hessian.
 MODEL = ov.committee_machine(3, 2, eta=1.0, gradient_flow=True)
 RUNS, SMALL = 8, 0.05
 ZERO = 5e-4  # where eps_g = 0 is drawn
@@ -27,7 +27,7 @@ points = ov.theory.stationary_points(MODEL, starts=200, rng=0)
 
 
 def trajectories():
-    """Random starts, followed to rest; with the Hessian along the way."""
+    """Random starts, followed to convergence, with the Hessian along the trajectories."""
     for seed in range(RUNS):
         start = MODEL.random_start(N=10**6, rng=seed, student_scale=SMALL, teacher="ideal")
         traj = ov.solve(MODEL, start, np.r_[0, np.geomspace(0.01, 10, 40), np.linspace(15, 1500, 200), 4000])
@@ -38,7 +38,7 @@ def trajectories():
 # A map of plateaus
 # -----------------
 # Points by error and index: the solution (green), other minima (red), saddles (blue). Grey lines are trajectories from
-# small random weights, which come from high up and end in the solution.
+# small random weights, which start at a high error and end in the solution.
 fig, ax = plt.subplots(figsize=(8, 5.5), layout="constrained")
 ends, shift = [], np.linspace(-0.25, 0.25, RUNS)
 for dy, (traj, index) in zip(shift, trajectories(), strict=True):
@@ -49,7 +49,7 @@ for point in points:
     color = "C2" if point.eps_g < 1e-9 else "C3" if point.growing == 0 else "C0"
     ax.plot(eps_g, index, "o", color=color, markersize=9)
     name = next((text for x, text in NAMES.items() if abs(x - point.eps_g) < 1e-6), "")
-    below = name == "third student idle"  # its neighbours stand above
+    below = name == "third student idle"  # its neighbours are above
     place = (0, -16) if below else (9, 7)
     ax.annotate(name, (eps_g, index), place, textcoords="offset points", fontsize="small", color=color)
 ax.set(xscale="log", xlabel=r"generalisation error $\epsilon_g$ (far left: 0)", ylabel="directions down")

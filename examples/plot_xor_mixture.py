@@ -3,9 +3,9 @@ Features solve XOR, lazy weights do not
 =======================================
 
 Four clusters on a cross: those on one axis have label 1, those on the other -1. Four relu units learn the task, while
-the same network with first-layer weights six times as long and a frozen second layer hardly turns its units. A linear
-unit is right half of the time. The setting is that of Refinetti, Goldt, Krzakala and Zdeborova (2021),
-arXiv:2102.11742.
+the units of the same network with six times larger first-layer weights and a frozen second layer hardly rotate. A
+linear unit has a classification error of one half. The setting is that of Refinetti, Goldt, Krzakala and Zdeborova
+(2021), arXiv:2102.11742.
 """
 
 import dataclasses
@@ -19,9 +19,9 @@ import overlaps as ov
 # %%
 # Three students of the four clusters
 # -----------------------------------
-# Each class mean is one more static row beside the students in the equations of clusters. The lazy network starts from
-# the overlaps of the other one, scaled.
-LENGTH, LARGE = 2.5, 6.0  # of the class means; of lazy weights, relative to the others
+# In the equations of clusters each class mean is a further static row. The lazy network starts from the overlaps of the
+# other one, scaled.
+LENGTH, LARGE = 2.5, 6.0  # distance of the class means; scale of lazy weights relative to the others
 PAIR = np.array([[1.0, -1.0], [-1.0, 1.0]])
 BAYES = 2 * norm.cdf(LENGTH / np.sqrt(2)) * norm.cdf(-LENGTH / np.sqrt(2))
 ALPHA = np.array([0, 0.25, 0.5, 1, 1.5, 2, 3, 4, 5, 6, 8, 10, 12.5, 15, 17.5, 20])
@@ -50,7 +50,7 @@ def starts():
 # %%
 # The best half-space
 # -------------------
-# With a bias, which the networks here do not have, a half-space is wrong for a third of the inputs.
+# A half-space with a bias, which these networks do not have, misclassifies a third of the inputs.
 def best_half_space():
     """Least error of the classifiers sign(n x - b), over directions n in the plane of the means and b."""
     angle, b = np.meshgrid(np.linspace(0, np.pi / 2, 181), np.linspace(0, 4, 401), indexing="ij")
@@ -63,7 +63,7 @@ def best_half_space():
 # Learned features fall below every half-space
 # --------------------------------------------
 # Left: the errors; dots are means of four runs of SGD at N = 1000. Right: classification errors, the best half-space
-# (dotted) and the Bayes error (dashed), which no network beats.
+# (dotted) and the Bayes error (dashed), the lower bound of all networks.
 found = {name: ov.solve(*setting, ALPHA) for name, setting in starts().items()}
 model, start = starts()["relu, K = 4"]
 runs = ov.simulate(model, N=1000, alpha=[0, 1, 2, 5, 10, 20], rng=1, runs=4, start=start)

@@ -2,10 +2,10 @@
 Two worker processes find the rate that leaves the plateau first
 ================================================================
 
-A soft committee machine (erf, K = M = 2) waits on its symmetric plateau for a time that falls like 1/eta while eta is
-small, and grows again when the O(eta^2) term C keeps the students together. ``ov.sweep`` calls one function at every
-learning rate on any ``concurrent.futures`` executor; the scripts ``sweep_*.py`` differ in the line that makes the pool.
-Saad and Solla (1995), Phys. Rev. E 52, 4225.
+A soft committee machine (erf, K = M = 2) stays on its symmetric plateau for a time that falls like 1/eta for small eta,
+and grows again when the O(eta^2) term C weakens the symmetry breaking. ``ov.sweep`` calls one function at every
+learning rate on any ``concurrent.futures`` executor; the scripts ``sweep_*.py`` differ in the line that creates the
+pool. Saad and Solla (1995), Phys. Rev. E 52, 4225.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ import overlaps as ov
 # %%
 # The pool
 # --------
-# The line that changes with the machine.
+# Change this line for another machine.
 ETAS = np.linspace(0.1, 2.2, 40)
 
 
@@ -31,7 +31,7 @@ def make_pool():
 # %%
 # One point of the sweep
 # ----------------------
-# Any function of named parameters that can be imported.
+# The function must be importable and have named parameters.
 def escape_time(eta):
     """Time alpha at which eps_g falls below 0.005, half the height of the plateau."""
     model = ov.committee_machine(2, 2, eta=eta)
@@ -61,8 +61,8 @@ def draw(result):
 # %%
 # The sweep, and the checks
 # -------------------------
-# Processes that are started import this script, which is why the sweep stands behind the guard. Workers change nothing
-# in the result.
+# Worker processes import this script; therefore the sweep stands behind the guard. The number of workers does not
+# change the result.
 if __name__ == "__main__":
     with make_pool() as pool:
         result = sweep(pool)

@@ -13,13 +13,13 @@
 # %% [markdown]
 # # How should the learning rate fall?
 #
-# Every practitioner lets the learning rate fall: by steps, along a cosine, as one over time. Where the dynamics is
-# known exactly, the question has exact answers, and they differ: with noise on the labels the best rate falls as
-# $1/\alpha$; on a plateau it must *not* fall; on data with a power-law spectrum it falls to zero at the end of
+# In practice the learning rate always falls: by steps, along a cosine, as one over time. If the dynamics is known
+# exactly, the optimal rate is known, too, and it depends on the problem: with noise on the labels the best rate falls
+# as $1/\alpha$; on a plateau it must *not* fall; on data with a power-law spectrum it falls to zero at the end of
 # training, and that changes the exponent of the learning curve.
 #
 # Globally optimal rates for these dynamics go back to D. Saad and M. Rattray (1997), Phys. Rev. Lett. 79, 2578. Power
-# laws are from B. Bordelon and F. Mori (2026), arXiv:2602.04774. Sections 1 and 2 need pencil and paper, 3 and 4 a
+# laws are from B. Bordelon and F. Mori (2026), arXiv:2602.04774. Sections 1 and 2 require pencil and paper, 3 and 4 a
 # computer.
 
 # %%
@@ -42,19 +42,19 @@ TIME = r"learning time $\alpha$ = steps / $N$"
 #
 # $$ \dot m = -2 \eta\, m + \eta^2 (m + \sigma^2), \qquad \epsilon_g = m/2 . $$
 #
-# The first term learns; the second is the noise of the step, from the labels and from what is not yet learned. At each
-# moment the right hand side is least at
+# The first term describes learning; the second is the noise of the step, from the labels and from the remaining error.
+# At each time the right-hand side is smallest at
 #
 # $$ \boxed{\; \eta^* = \frac{m}{m + \sigma^2} \;} \qquad\Rightarrow\qquad \dot m = - \frac{m^2}{m + \sigma^2} . $$
 #
-# To be greedy is optimal here: one variable, and two solutions under the same rate never cross, so a smaller $m$ now
-# is a smaller $m$ later. With $x = \sigma^2/m$ the equation is $\dot x\,(1 + 1/x) = 1$, that is
+# The greedy rate is optimal here: there is one variable, and two solutions under the same rate never cross, so that a
+# smaller $m$ now implies a smaller $m$ later. With $x = \sigma^2/m$ the equation is $\dot x\,(1 + 1/x) = 1$, that is
 # $x + \ln x = \alpha + \mathrm{const}$: for large $\alpha$
 #
 # $$ m \to \frac{\sigma^2}{\alpha}, \qquad \eta^* \to \frac1\alpha . $$
 #
-# A constant rate ends at $m = \eta \sigma^2/(2 - \eta)$, whatever the time. The best one for a given horizon loses a
-# logarithm: $\epsilon_g \to (\sigma^2/8\alpha)\,(\ln(4 \alpha m_0/\sigma^2) + 1)$.
+# With a constant rate $m$ converges to $\eta \sigma^2/(2 - \eta)$. The best constant rate for a given horizon is worse
+# by a logarithm: $\epsilon_g \to (\sigma^2/8\alpha)\,(\ln(4 \alpha m_0/\sigma^2) + 1)$.
 
 # %%
 NOISE, M0, END = 0.5, 0.9, 100.0
@@ -84,10 +84,10 @@ print(f"flow along the best rate against the closed form: largest relative diffe
 # %% [markdown]
 # ### A computer finds it, too
 #
-# `ov.optimal_schedule` knows nothing of this calculation. It takes rates at knots, straight lines between them, and
-# descends along the exact gradient of the error at the horizon (the discrete adjoint of the integrator). Straight lines
-# miss the best rate by the square of the distance $1/n$ of knots, and the error is flat around it: what is missing
-# falls as $n^{-4}$.
+# `ov.optimal_schedule` does not use this calculation. It varies rates at knots, with straight lines between them, along
+# the exact gradient of the error at the horizon (the discrete adjoint of the integrator). Straight lines deviate from
+# the best rate by the square of the distance $1/n$ of knots, and the error is stationary at the best rate: the excess
+# error falls as $n^{-4}$.
 
 # %%
 KNOTS = [6, 11, 21, 41]
@@ -106,10 +106,10 @@ plt.show()
 # %% [markdown]
 # ## 2. Fast or slow? It is the same in another time
 #
-# Learning is linear in $\eta$ and noise quadratic, so in the time $\tau = \int \eta\, d\alpha$ only the ratio of rate
-# and batch size is left. *Do not lower the learning rate, increase the batch size* is an identity here: a rate
-# $1/(1 + \alpha)$ at batch size one equals a constant rate at batch size $e^\tau$ after $\tau = \ln(1 + \alpha)$ steps
-# per input dimension. In samples it is not free: both have seen the same number of them.
+# Learning is linear in $\eta$ and noise is quadratic. As a function of $\tau = \int \eta\, d\alpha$ the dynamics
+# therefore depends only on the ratio of rate and batch size. *Do not lower the learning rate, increase the batch size*
+# is an identity here: a rate $1/(1 + \alpha)$ at batch size one equals a constant rate at batch size $e^\tau$ after
+# $\tau = \ln(1 + \alpha)$ steps per input dimension. The number of samples is the same in both cases.
 
 # %%
 net = ov.committee_machine(2, 2, eta=1.0, noise=0.3)
@@ -122,9 +122,10 @@ print(f"eps_g with a falling rate {falling.eps_g[0]:.8f}, with growing batches {
 # %% [markdown]
 # ## 3. A plateau: do not be greedy
 #
-# Two erf students of two teachers first learn what both teachers have in common, and stay on a plateau until they part.
-# While they part the error hardly moves: every step seems to be noise only, and the rate that lets the error fall
-# fastest *now* goes to zero. The best rate for the horizon stays large until the students have parted, and falls then.
+# Two erf students of two teachers first learn what both teachers have in common, and stay on a plateau until they
+# specialise. While they begin to differ the error hardly changes: steps mainly add noise, and the rate at which the
+# error falls fastest *now* goes to zero. The best rate for the horizon stays large until the students have specialised,
+# and then falls.
 
 # %%
 net = ov.committee_machine(2, 2, eta=1.0, noise=0.1)
@@ -149,21 +150,22 @@ plt.show()
 print({name: f"{run.eps_g[-1]:.2e}" for name, run in runs.items()})
 
 # %% [markdown]
-# The problem is not convex: the computer's answer is a local optimum, and says only that it beats the best constant
-# rate. Three phases are seen in it, as Saad and Rattray found: a moderate rate towards the plateau, a larger one that
-# leads out of it, and annealing.
+# The problem is not convex: the computed schedule is a local optimum, which is guaranteed only to be better than the
+# best constant rate. It has three phases, as Saad and Rattray found: a moderate rate on the way to the plateau, a
+# larger one during the escape, and annealing.
 #
 # ## 4. Power laws: the end decides the exponent
 #
-# Inputs have eigenvalues $s_l \propto l^{-(1 + \beta)}$, and small ones need many fast steps. In
-# $\tau = \int \eta\, d\alpha$ the error of a linear unit is what is not yet learned, and what is left of the noise,
+# Inputs have eigenvalues $s_l \propto l^{-(1 + \beta)}$, and small eigenvalues require many steps at a large rate. As a
+# function of $\tau = \int \eta\, d\alpha$ the error of a linear unit is the error of gradient flow plus the remaining
+# noise,
 #
 # $$ 2 \epsilon_g = F(\tau_f) + \int d\tau\; \eta(\tau)\, K(\tau_f - \tau)\, (2 \epsilon_g + \sigma^2), \qquad
 #    F \sim \tau^{-\chi}, \quad K \sim x^{-(1 + \chi)}, \quad \chi = \frac{\beta}{1 + \beta} . $$
 #
-# A constant rate balances $(\eta\alpha_f)^{-\chi}$ with noise $\propto \eta$: $\eta \sim
-# \alpha_f^{-\beta/(1 + 2\beta)}$, and so falls the error. But the noise of early steps is forgotten. For fixed
-# $\tau_f$ the noise $\int \eta K d\tau$ with $\int d\tau/\eta = \alpha_f$ is least at $\eta \sim K^{-1/2}$, that is
+# A constant rate balances $(\eta\alpha_f)^{-\chi}$ with noise $\propto \eta$: $\eta \sim \alpha_f^{-\beta/(1 +
+# 2\beta)}$, and the error falls with the same exponent. But the noise of early steps decays. For fixed $\tau_f$ the
+# noise $\int \eta K d\tau$ with $\int d\tau/\eta = \alpha_f$ is smallest at $\eta \sim K^{-1/2}$, that is
 #
 # $$ \boxed{\; \eta(\alpha) \propto \left(1 - \frac{\alpha}{\alpha_f}\right)^{1 + 2\beta} \;} $$
 #
@@ -211,7 +213,7 @@ print({name: round(float(x), 3) for name, x in exponents.items()})
 # %% [markdown]
 # ## 5. Does SGD follow?
 #
-# All of this is for $N \to \infty$. Step $n$ of a run has the rate at $\alpha = n/N$; nothing else is needed.
+# All of this holds for $N \to \infty$. In a simulation step $n$ uses the rate at $\alpha = n/N$.
 
 # %%
 schedule = ov.Schedule.warmup(2.0) * ov.Schedule.cosine(30.0)

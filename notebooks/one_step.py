@@ -13,13 +13,13 @@
 # %% [markdown]
 # # What one gradient step learns
 #
-# Random features with a trained readout are, in high dimension, no better than a straight line. One *single* gradient
-# step on the first layer changes that, if it is large enough. This lecture follows the step from the weights to the
-# functions that are learned and to the test error, with the exact asymptotic theory of H. Cui et al. (2024),
-# arXiv:2402.04980, and experiments of finite size beside it.
+# Random features with a trained readout are, in high dimension, no better than a straight line. A *single* gradient
+# step on the first layer changes this, if it is large enough. This lecture follows the effect of the step from the
+# weights to the learned functions and the test error. It compares the exact asymptotic theory of H. Cui et al. (2024),
+# arXiv:2402.04980, with experiments of finite size.
 #
-# That a step of the right size leaves a spike in the weights is due to J. Ba et al. (2022), arXiv:2205.01445; Y. Dandi
-# et al. (2023), arXiv:2305.18270, and B. Moniri et al. (2023), arXiv:2310.07891, treat more steps and other sizes.
+# J. Ba et al. (2022), arXiv:2205.01445, showed that a step of the right size leaves a spike in the weights; Y. Dandi et
+# al. (2023), arXiv:2305.18270, and B. Moniri et al. (2023), arXiv:2310.07891, treat more steps and other sizes.
 
 # %%
 import math
@@ -42,8 +42,8 @@ plt.rcParams.update({"legend.frameon": False, "legend.fontsize": "small", "lines
 # $$ w_i^1 = w_i + \tau\, \frac{1}{n_0} \sum_\mu \big( y_\mu - f(x_\mu) \big)\, \sigma'(w_i \cdot x_\mu)\, x_\mu, \qquad
 #    f(x) = \frac1p \sum_i \sigma(w_i \cdot x), \qquad \tau = \tilde\eta/\beta . $$
 #
-# **What is in it?** Initially $f$ is small and may be dropped. Split $\sigma' = h_1 + (\sigma' - h_1)$,
-# $h_1 = E[\sigma'(z)]$.
+# **Terms of the step.** Initially $f$ is small and can be neglected. Split $\sigma' = h_1 + (\sigma' - h_1)$, $h_1 =
+# E[\sigma'(z)]$.
 #
 # - The mean gives every neuron the *same* vector $\tau h_1 g$, $g = \frac1{n_0} \sum_\mu y_\mu x_\mu$. Its overlap with
 #   the target direction is $g \cdot \theta \to h_1^* = E[z \sigma_*(z)]$; its length has a part from the finite sample,
@@ -57,7 +57,7 @@ plt.rcParams.update({"legend.frameon": False, "legend.fontsize": "small", "lines
 #    \gamma = \hat v \cdot \theta = \frac{h_1^*}{A}, \qquad
 #    c = 1 + \tau^2\, \mathrm{Var}[\sigma']\, \frac{E[\sigma_*^2]}{\alpha_0} \;} $$
 #
-# Here it is with explicit matrices.
+# The next cell checks this with explicit matrices.
 
 # %%
 STUDENT, TARGET = np.tanh, np.sin  # sigma (odd) and sigma_* (mean zero)
@@ -85,7 +85,7 @@ residual = y - STUDENT(fields).mean(axis=0)
 step = (residual * slope(fields)) @ x / n0
 W1 = W + RATE / WIDTH * step
 
-spike = (W1 - W).mean(axis=0)  # what all neurons have in common
+spike = (W1 - W).mean(axis=0)  # the part common to all neurons
 v = spike / np.linalg.norm(spike)
 measured = np.linalg.norm(spike), v @ theta, np.mean(np.sum((W1 - spike) ** 2, axis=1))
 
@@ -127,13 +127,13 @@ plt.show()
 #    \end{gathered} $$
 #
 # The bulk row has a small component along $\hat v$, of order $1/\sqrt d$; but there are $p$ neurons, and the readout
-# can add these components up. Given $k$, the network therefore says on average
+# can add up these components. Given $k$, the mean output of the network is therefore
 #
 # $$ C(k) = m\, \mu_0(k) + \vartheta\, k\, \mu_1(k) , $$
 #
-# with two numbers $m, \vartheta$ (in the code `m`, `theta`). Without a spike $\mu_0 = 0$ and $\mu_1$ is constant: all
-# that is left is a straight line. With it the network bends. The theory gives $m$ and $\vartheta$ from a fixed point
-# of two equations; below, the network above is fitted and its output averaged in bins of $k$.
+# with two numbers $m, \vartheta$ (in the code `m`, `theta`). Without a spike $\mu_0 = 0$ and $\mu_1$ is constant, so
+# that $C$ is a straight line. With a spike it is nonlinear. In the theory $m$ and $\vartheta$ follow from a fixed point
+# of two equations. The next cell fits the network above and averages its output in bins of $k$.
 
 
 # %%
@@ -178,13 +178,14 @@ plt.show()
 # %% [markdown]
 # ## 3. The test error against the data
 #
-# The theory needs a few milliseconds for a point, so whole learning curves are cheap. The experiments are networks with
-# $d = 300$, with the step on one set of samples and the readout on another.
+# The theory takes a few milliseconds per point, so that whole learning curves are cheap. The experiments are networks
+# with $d = 300$, with the step on one set of samples and the readout on another.
 #
-# Three things to see. One step beats random features everywhere, and the more so the more samples it has seen. With
-# enough of them the error falls below that of the best *linear* predictor, $E[\sigma_*^2] - h_1^{*2}$, which random
-# features cannot do at any $n, p \propto d$. And the crosses lie a few per cent beside the curves: the spike model
-# drops correlations of order $1/\sqrt d$ between neurons (see `ov.static.finite_batch_network`).
+# Note three results. One step is better than random features everywhere, and the difference grows with the number of
+# its samples. With enough samples the error falls below that of the best *linear* predictor, $E[\sigma_*^2] -
+# h_1^{*2}$, which random features do not reach at any $n, p \propto d$. The crosses deviate from the curves by a few
+# per cent, because the spike model neglects correlations of order $1/\sqrt d$ between neurons (see
+# `ov.static.finite_batch_network`).
 
 # %%
 alphas, points = np.geomspace(0.1, 20, 60), np.array([0.25, 0.5, 1.0, 2.0, 4.0])
@@ -219,8 +220,8 @@ for alpha0, off in networks.items():
 # %% [markdown]
 # ## 4. How large a step?
 #
-# A small step leaves the features (almost) linear; a huge one saturates them, and its noise $c$ grows as $\tau^2$.
-# There is a best rate in between, and a limit to what one step can express, whatever the data:
+# A small step leaves the features (almost) linear; a huge one saturates them, and its noise $c$ grows as $\tau^2$. The
+# best rate lies in between, and the functions that one step can express are limited for any amount of data:
 #
 # - As $\lambda \to \infty$ the readout can only use what all neurons share, $m\, \mu_0(k)$. Hence an **upper bound** on
 #   the error at the best $\lambda$, $U = E[h^2] - E[h \mu_0]^2/E[\mu_0^2]$ for $\gamma = 1$.
@@ -268,8 +269,8 @@ print(f"least upper bound {over_rate.upper:.5f} at r = {over_rate.r_upper:.2f}; 
 print(f"least lower bound {over_rate.lower:.2e} at r = {over_rate.r_lower:.2f}")
 
 # %% [markdown]
-# Mind the limit on the left: $r \to 0$ is not $r = 0$. An infinitesimal spike, the same in all $p$ neurons, has the
-# norm $\sqrt p\, r$ and is seen as soon as $r \gg 1/\sqrt d$. At infinite $d$ *any* step is visible.
+# Note the limit on the left: $r \to 0$ differs from $r = 0$. A small spike, the same in all $p$ neurons, has the norm
+# $\sqrt p\, r$ and matters as soon as $r \gg 1/\sqrt d$. At infinite $d$ *any* step has an effect.
 #
 # ## Exercises
 #
@@ -291,7 +292,8 @@ print(f"least lower bound {over_rate.lower:.2e} at r = {over_rate.r_lower:.2f}")
 # %% [markdown]
 # ## Checks
 #
-# The claims of this notebook, as assertions. They hold for the parameters above; change those, and see which survive.
+# The claims of this notebook, as assertions. They hold for the parameters above; change these, and find out which
+# assertions still hold.
 
 # %%
 theory = (model.r, model.gamma, model.c)

@@ -13,10 +13,10 @@
 # %% [markdown]
 # # Plateau and specialisation
 #
-# A two-layer network that learns from another one often stops improving for a long time, and then suddenly goes on. In
-# this lecture the whole story is told by a handful of numbers, the *order parameters*: where the network waits (the
-# symmetric plateau), how high that is, how it leaves (an unstable direction, with a rate that is an eigenvalue), what
-# the learning rate does to all this, and how a real run of finite size compares.
+# A two-layer network that learns from another one often stops improving for a long time, and then suddenly improves
+# again. This lecture explains this behaviour with a few numbers, the *order parameters*: the position of the plateau (a
+# symmetric fixed point), its height, the escape (along an unstable direction, at a rate that is an eigenvalue), the
+# effect of the learning rate, and the comparison with runs of finite size.
 #
 # The setting is that of D. Saad and S. A. Solla, Phys. Rev. E 52, 4225 (1995), and M. Biehl and H. Schwarze, J. Phys.
 # A 28, 643 (1995). The eigenvalue picture of the plateau is due to M. Biehl, P. Riegler and C. Wöhler, J. Phys. A 29,
@@ -44,29 +44,29 @@ TIME = r"learning time $\alpha$ = steps / $N$"
 # $$ \hat y = \sum_{k=1}^K g(\lambda_k), \quad \lambda_k = \frac{w_k \cdot x}{\sqrt N}, \qquad\qquad
 #    y = \sum_{m=1}^M g(\nu_m), \quad \nu_m = \frac{w^*_m \cdot x}{\sqrt N}, \qquad x \sim \mathcal N(0, 1_N). $$
 #
-# Each step of SGD sees a fresh input and descends $\Delta^2/2$, with $\Delta = \hat y - y$:
+# Each step of SGD uses a fresh input and the gradient of $\Delta^2/2$, with $\Delta = \hat y - y$:
 #
 # $$ w_k \leftarrow w_k + F_k\, \frac{x}{\sqrt N}, \qquad F_k = -\eta\, g'(\lambda_k)\, \Delta . $$
 #
-# The $K + M$ fields $(\lambda, \nu)$ are jointly Gaussian, and their covariance is all that the error can depend on:
+# The $K + M$ fields $(\lambda, \nu)$ are jointly Gaussian, and the error depends on their covariance only:
 #
 # $$ Q_{kj} = \frac{w_k \cdot w_j}{N}, \qquad R_{km} = \frac{w_k \cdot w^*_m}{N}, \qquad
 #    T_{mn} = \frac{w^*_m \cdot w^*_n}{N}. $$
 #
 # **The equations.** One step changes $R_{km}$ by $F_k \nu_m/N$. In $N\,d\alpha$ steps these small changes add up to
-# their mean, the fluctuations to a relative $1/\sqrt N$. For $Q$ the square of the step counts as well, because
+# their mean, the fluctuations to a relative $1/\sqrt N$. For $Q$ the square of the step contributes, too, because
 # $|x|^2/N \to 1$:
 #
 # $$ \frac{dR_{km}}{d\alpha} = E[F_k \nu_m], \qquad
 #    \frac{dQ_{kj}}{d\alpha} = E[F_k \lambda_j + F_j \lambda_k] + E[F_k F_j]. $$
 #
 # Stein's lemma, $E[F \nu_m] = \sum_j E[\partial F/\partial\lambda_j]\, R_{jm} + \sum_n E[\partial F/\partial\nu_n]\,
-# T_{nm}$, brings them into the form that the library integrates,
+# T_{nm}$, leads to the form that the library integrates,
 #
 # $$ \frac{dR}{d\alpha} = A R + B T, \qquad \frac{dQ}{d\alpha} = A Q + Q A^T + B R^T + R B^T + C, $$
 #
 # where $A, B \sim \eta$ are mean derivatives of the force and $C = E[F F^T] \sim \eta^2$ is the noise of SGD. For erf
-# all three are known in closed form.
+# all three have closed forms.
 
 # %%
 K = 3  # units of the student and of the teacher
@@ -91,11 +91,11 @@ right.legend(loc="center right")
 plt.show()
 
 # %% [markdown]
-# Three acts: a quick drop, in which all students learn what the teachers have in *common*; a plateau, on which all
-# $R_{km}$ are equal; and **specialisation**, in which each student picks a teacher of its own.
+# There are three phases: a fast decrease, in which all students learn what the teachers have in *common*; a plateau, on
+# which all $R_{km}$ are equal; and **specialisation**, in which each student approaches one teacher.
 #
 # The error itself is a sum of arcsines, $E[g(a) g(b)] = \frac2\pi \arcsin \frac{C_{ab}}{\sqrt{(1 + C_{aa})(1 +
-# C_{bb})}}$ for Gaussian fields $a, b$ with covariance $C$. Here it is in five lines, against the library:
+# C_{bb})}}$ for Gaussian fields $a, b$ with covariance $C$. The next cell compares this formula with the library:
 
 
 # %%
@@ -114,7 +114,7 @@ print(f"largest difference on the whole trajectory: {difference:.1e}")
 # %% [markdown]
 # ## 2. The height of the plateau
 #
-# Drop $C$ for a moment: for small $\eta$ SGD is **gradient flow**, $dw_k/d\alpha = -\eta N\,
+# Neglect $C$ for the moment: for small $\eta$ SGD is **gradient flow**, $dw_k/d\alpha = -\eta N\,
 # \partial\epsilon_g/\partial w_k$. By symmetry, students that are all equal to $c\,(w^*_1 + \dots + w^*_K)$ stay so.
 # With orthonormal teachers they have $R = c$ and $Q = K c^2$, and the error becomes a function of one number,
 #
@@ -126,8 +126,9 @@ print(f"largest difference on the whole trajectory: {difference:.1e}")
 # $$ \boxed{\; Q^* = \frac{1}{2K - 1}, \qquad R^* = \frac{1}{\sqrt{K(2K - 1)}}, \qquad
 #    \epsilon_g^* = \frac K\pi \Big[ \frac\pi6 - K \arcsin\frac1{2K} \Big] \;} $$
 #
-# which agrees with Saad and Solla (1995). `ov.fixed_point` finds the same point by Newton's method from any guess that
-# has the symmetry. Larger committees leave in steps: some students specialise, the rest wait on a lower plateau.
+# which agrees with Saad and Solla (1995). `ov.fixed_point` finds the same point by Newton's method from any guess with
+# this symmetry. Larger committees escape in steps: some students specialise first, and the others stay on a lower
+# plateau.
 
 
 # %%
@@ -164,21 +165,21 @@ plt.show()
 # %% [markdown]
 # ## 3. The escape is an eigenvalue
 #
-# Why does the network leave at all? Let the students differ a little, $w_k = w + \delta_k$ with $\sum_k \delta_k = 0$,
-# and write $\rho_{km} = \delta_k \cdot w^*_m/N$. To second order the error sees only the part of $\rho$ whose rows sum
-# to zero,
+# Why does the network leave the plateau? Let the students differ slightly, $w_k = w + \delta_k$ with $\sum_k \delta_k =
+# 0$, and write $\rho_{km} = \delta_k \cdot w^*_m/N$. To second order the error depends only on the component of $\rho$
+# whose rows sum to zero,
 #
 # $$ \epsilon_g = \epsilon_g^* - \frac{\gamma}{2} \sum_{km} \rho_{km}^2 . $$
 #
-# It goes *down*: the plateau is a saddle. Gradient flow turns the curvature into growth, $d\rho/d\alpha =
+# The error *decreases*: the plateau is a saddle. In gradient flow this curvature is a growth rate, $d\rho/d\alpha =
 # \eta\,\gamma\,\rho$, and for orthonormal teachers
 #
 # $$ \gamma = \frac{2K}{\pi \sqrt{2K - 1}\, (2K + 1)^{3/2}} . $$
 #
 # Rows and columns of $\rho$ sum to zero, which leaves $(K - 1)^2$ growing modes, all with the same rate. Differences
-# orthogonal to all teachers neither grow nor decay: eigenvalues zero. (Large ones only get in the way of the escape,
-# which is why students start small here, `student_scale=0.03`.) `ov.linearise`
-# computes the whole spectrum of the flow at the fixed point.
+# orthogonal to all teachers neither grow nor decay: eigenvalues zero. (Large ones delay the escape; therefore students
+# have small norms at the start, `student_scale=0.03`.) `ov.linearise` computes the whole spectrum of the flow at the
+# fixed point.
 
 
 # %%
@@ -203,8 +204,8 @@ print(f"curvature at K = {K}: {curvature:.6f}")
 
 # %% [markdown]
 # So the difference of the students grows as $e^{\eta\gamma\alpha}$, and the error leaves the plateau at *twice* that
-# rate. Look at a trajectory: the asymmetric part of $R$ is a straight line over decades while nothing is seen in
-# $\epsilon_g$.
+# rate. In a trajectory the asymmetric component of $R$ is a straight line over decades, while $\epsilon_g$ does not
+# change visibly.
 
 
 # %%
@@ -245,8 +246,8 @@ plt.show()
 # %% [markdown]
 # ## 4. The learning rate: the term of order $\eta^2$
 #
-# In gradient flow $\eta$ only sets the clock. In SGD it also sets the strength of the noise $C = E[F F^T]$, which does
-# three things:
+# In gradient flow $\eta$ only sets the time scale. In SGD it also sets the strength of the noise $C = E[F F^T]$, which
+# has three effects:
 #
 # 1. It **lifts the plateau**. Students get different noise in directions orthogonal to all teachers, so that
 #    $Q_{kk} > Q_{kj}$ by an amount of order $\eta$.
@@ -254,9 +255,10 @@ plt.show()
 #    falls again.
 # 3. Beyond a **critical learning rate** $\eta_c$ even perfect learning is unstable (`ov.critical_eta`).
 #
-# At finite $\eta$ equal students are still a fixed point (their common noise keeps them equal), but not the one where
-# trajectories wait: that has $Q_{kk} > Q_{kj}$. To find it, start from students that differ but are equivalent. The
-# flow keeps this symmetry, so it cannot escape; it settles on the plateau, and Newton's method does the rest.
+# At finite $\eta$ identical students are still a fixed point (their common noise keeps them identical), but the plateau
+# of trajectories is another one, with $Q_{kk} > Q_{kj}$. To find it, start from students that differ but are
+# equivalent. The flow conserves this symmetry, so that it cannot escape and converges to the plateau. Newton's method
+# then finds the fixed point accurately.
 
 
 # %%
@@ -264,8 +266,8 @@ def on_plateau(K, eta):
     """Height of the plateau and rate of the escape from it, at a finite learning rate."""
     model = ov.committee_machine(K, K, eta=eta)
     # not longer: rounding seeds the escape
-    settled = ov.solve(model, symmetric(model, Q=0.0, R=0.1, apart=0.3), (0, 60 / eta), rtol=1e-9)[-1]
-    state = ov.fixed_point(model, settled).state
+    late = ov.solve(model, symmetric(model, Q=0.0, R=0.1, apart=0.3), (0, 60 / eta), rtol=1e-9)[-1]
+    state = ov.fixed_point(model, late).state
     return ov.closure(model, state.Q, state.R, state.T).eps_g, ov.linearise(model, state).rate
 
 
@@ -302,12 +304,12 @@ print("fastest escape at", ", ".join(f"{ratio:.2f} eta_c (K = {size})" for size,
 # %% [markdown]
 # ## 5. Finite size: SGD with error bars
 #
-# The equations hold for $N \to \infty$. A run at finite $N$ fluctuates around them by $1/\sqrt N$. `ov.simulate`
-# starts from weights whose overlaps are *exactly* those of `start`, so what is left is fluctuation alone. (It does not
-# keep the weights: overlaps can be drawn from their exact law, at a cost that does not grow with $N$.)
+# The equations hold for $N \to \infty$. A run at finite $N$ fluctuates around them by $1/\sqrt N$. `ov.simulate` starts
+# from weights whose overlaps are *exactly* those of `start`, so that all differences are fluctuations. (It does not
+# store the weights: overlaps can be drawn from their exact law, at a cost that does not grow with $N$.)
 #
-# While the students are on the plateau their differences are amplified by $e^{\lambda\alpha}$, the fluctuations
-# included: the *time* of the escape differs from run to run, and error bars are largest there.
+# While the students are on the plateau, their differences are amplified by $e^{\lambda\alpha}$, including the
+# fluctuations. The *time* of the escape therefore differs from run to run, and error bars are largest there.
 
 # %%
 FAST = 0.8  # learning rate
@@ -374,8 +376,8 @@ plt.show()
 #    `ov.theory.plateau.plateau(np.eye(M), K=K, v=1.0, v_star=1.0)`. *Hint:* students $c \sum_m w^*_m$ again, now with
 #    $Q = M c^2$; $\epsilon_g(c)$ has $K^2$, $M$ and $KM$ in place of $K^2$, $K$ and $K^2$.
 # 2. **Noise.** Add label noise, `noise=0.3`. The error no longer vanishes; how does its limit depend on $\eta$, and
-#    what does annealing $\eta$ achieve? *Hint:* `ov.fixed_point` from the end of a trajectory; integrate on from
-#    `traj[-1]`, which knows its time, with `replace(model, eta=...)`.
+#    what does annealing $\eta$ achieve? *Hint:* `ov.fixed_point` from the end of a trajectory; continue from
+#    `traj[-1]`, which contains its time, with `replace(model, eta=...)`.
 # 3. **Another activation.** Give `on_plateau` an argument `activation` and repeat section 4 with `ov.relu`. How many
 #    modes grow, and is the escape faster than that of erf at the same $\eta$? *Hint:* exactly equal ReLU students, as
 #    in section 2, cannot be linearised (their closure depends on the angle between them); students that are merely
@@ -387,7 +389,8 @@ plt.show()
 # %% [markdown]
 # ## Checks
 #
-# The claims of this notebook, as assertions. They hold for the parameters above; change those, and see which survive.
+# The claims of this notebook, as assertions. They hold for the parameters above; change these, and find out which
+# assertions still hold.
 
 # %%
 assert traj.success and difference < 1e-12

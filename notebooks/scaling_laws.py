@@ -15,8 +15,8 @@
 #
 # Test errors of large networks fall as power laws of training time, data and size (J. Kaplan et al. (2020),
 # arXiv:2001.08361). One mechanism can be solved: the data have directions of very different variance, and the variances
-# themselves are a power law. Directions are learned one after the other, large ones first, and what is left at time
-# $\alpha$ is the tail of the spectrum.
+# themselves are a power law. Directions are learned one after the other, those of large variance first, and the error
+# at time $\alpha$ comes from the tail of the spectrum.
 #
 # This lecture follows R. Worschech and B. Rosenow (2024), arXiv:2410.09005. Relatives of the same idea are Y. Bahri et
 # al. (2021), arXiv:2102.06701, A. Maloney, D. A. Roberts and J. Sully (2022), arXiv:2210.16859, and B. Bordelon, A.
@@ -47,7 +47,7 @@ TIME = r"learning time $\alpha$ = steps / $N$"
 #
 # each for $N/L$ directions. A linear student $w \cdot x/\sqrt N$ learns a linear teacher $w^* \cdot x/\sqrt N$ by
 # one-pass SGD. Let $m_l = |P_l (w - w^*)|^2/N$ be the squared distance in eigenspace $l$. For a small learning rate
-# every eigenspace relaxes by itself,
+# every eigenspace relaxes independently,
 #
 # $$ \epsilon_g = \frac12 \sum_l s_l m_l, \qquad \frac{dm_l}{d\alpha} = -2 \eta s_l m_l
 #    \quad\Rightarrow\quad \epsilon_g(\alpha) = \frac1L \sum_{l=1}^L s_l\, e^{-2 \eta s_l \alpha}, $$
@@ -89,13 +89,13 @@ plt.show()
 print("decades with an exponent within 0.05:", {L: round(float(x), 1) for L, x in flat.items()})
 
 # %% [markdown]
-# The window is $1 < \zeta < \mathrm{const} \cdot L^{1 + \beta}$ (`linear.window`), but its upper part is no power law
-# yet: there the last eigenvalues make themselves felt. A hundred eigenvalues show about one clean decade. Keep this in
-# mind when you fit exponents.
+# The window is $1 < \zeta < \mathrm{const} \cdot L^{1 + \beta}$ (`linear.window`), but its upper end deviates from the
+# power law because of the last eigenvalues. With a hundred eigenvalues the power law extends over about one decade.
+# Remember this when you fit exponents.
 #
 # ## 2. Any learning rate, exactly
 #
-# The step also adds noise: $|x|^2/N$ does not vanish, and the error in one direction disturbs all others,
+# The step also adds noise: $|x|^2/N$ does not vanish, and the error in one direction adds noise to all others,
 #
 # $$ \frac{dm_l}{d\alpha} = -2 \eta s_l m_l + \eta^2 s_l p_l \sum_k s_k m_k, \qquad p_l = \frac1L . $$
 #
@@ -106,7 +106,8 @@ print("decades with an exponent within 0.05:", {L: round(float(x), 1) for L, x i
 # $$ 1 = \frac\eta2 \sum_l \frac{p_l s_l^2}{s_l - \mu} . $$
 #
 # Two consequences. The slowest rate vanishes at $\mu = 0$, that is at $\eta_c = 2/\langle s \rangle = 2$, for *every*
-# spectrum. And inside the power-law window the noise only multiplies the error by $2/(2 - \eta)$; the exponent stays.
+# spectrum. And inside the power-law window the noise only multiplies the error by $2/(2 - \eta)$ and does not change
+# the exponent.
 
 # %%
 spectrum, eta = ov.power_law(beta=BETA, L=200), 1.0
@@ -116,7 +117,7 @@ dense = np.sort(np.linalg.eigvalsh(2 * eta * np.diag(s) - eta**2 * np.outer(z, z
 mu, c = linear.modes(spectrum, eta)  # the secular equation
 print(f"rates: secular equation against dense matrix, largest relative difference {np.max(np.abs(mu / dense - 1)):.1e}")
 
-# the general integrator knows nothing of all this: K = M = 1 with linear activation is one of its models
+# the general integrator does not use these formulas: K = M = 1 with linear activation is one of its models
 student = ov.committee_machine(1, 1, activation=ov.linear, eta=eta, spectrum=spectrum)
 start = student.random_start(N=200_000, rng=1)
 alpha = np.append(0, np.geomspace(1e-3, 1e3, 40))
@@ -145,7 +146,7 @@ plt.show()
 # ## 3. Features: training only a part of the weights
 #
 # Let a student train the weights along the $N_l$ leading eigenvectors only, one eigenvalue per direction ($L = N$). The
-# others keep their random values, and their variance is lost for ever:
+# others keep their random values, and their contribution to the error remains:
 #
 # $$ \epsilon_g = \frac1N \Big[ \sum_{k \le N_l} s_k\, e^{-2 \eta s_k \alpha} + \sum_{k > N_l} s_k \Big], \qquad
 #    \epsilon_\infty \simeq \frac{s_1}{\beta N} \big( N_l^{-\beta} - N^{-\beta} \big) . $$
@@ -153,8 +154,9 @@ plt.show()
 # Two scaling laws, with two exponents: $\beta/(1 + \beta)$ in time, $\beta$ in the number of features.
 #
 # **Compute.** A step costs $N_l$ operations, so that $\mathcal C \propto \alpha N_l$. The best $N_l$ for a given
-# $\mathcal C$ stops where both laws meet, $\alpha \sim N_l^{1 + \beta}$: a larger student would not finish, a smaller
-# one would wait. This gives $N_l \sim \mathcal C^{1/(2 + \beta)}$ and the *compute-optimal* law
+# $\mathcal C$ is where both laws meet, $\alpha \sim N_l^{1 + \beta}$: a larger student would not converge, and a
+# smaller one would have converged earlier. This gives $N_l \sim \mathcal C^{1/(2 + \beta)}$ and the *compute-optimal*
+# law
 #
 # $$ \epsilon_g \sim \mathcal C^{-\beta/(2 + \beta)} , $$
 #
@@ -213,21 +215,21 @@ print("ratio", np.round(haar / levels, 3), f"; for 1 << N_l << N: {features.haar
 # %% [markdown]
 # ## 5. A second exponent
 #
-# So far the teacher did not know the inputs. Let its coefficients along the eigenvectors fall, too, as $l^{-\delta}$:
-# then $m_l(0) \propto l^{-2\delta}$, and the integral of section 1 has the exponent
+# So far the teacher was independent of the inputs. Now let its coefficients along the eigenvectors fall as
+# $l^{-\delta}$: then $m_l(0) \propto l^{-2\delta}$, and the integral of section 1 has the exponent
 #
 # $$ g = \frac{\beta + 2\delta}{1 + \beta} \quad\text{in time}, \qquad
 #    \gamma = \beta + 2\delta \quad\text{in features}. $$
 #
-# Do easier teachers make learning as fast as we like? No: every step along the strong directions makes noise, and that
-# noise decays with an exponent of its own. Solve the equation of section 2 for the error,
+# Can learning be arbitrarily fast for easy teachers? No: every step along the strong directions adds noise, and this
+# noise decays with its own exponent. Solve the equation of section 2 for the error,
 #
 # $$ \epsilon(\alpha) = \epsilon_0(\alpha) + \int_0^\alpha k(\alpha - t)\, \epsilon(t)\, dt , \qquad
 #    k(\alpha) = \eta^2 \sum_l p_l s_l^2\, e^{-2\eta s_l\alpha} \sim \alpha^{-(1 + b)} , $$
 #
-# with $\epsilon_0$ that of gradient flow. The power $k$ overtakes whatever falls faster: for $2\delta > 1 + \beta$ the
-# exponent is $1 + b = (1 + 2\beta)/(1 + \beta)$ **whatever the teacher**. `scaling.Law` has all terms with their
-# constants, and the best use of compute without the guess of section 3.
+# with the error $\epsilon_0$ of gradient flow. If $\epsilon_0$ falls faster than $k$, the noise dominates: for $2\delta
+# > 1 + \beta$ the exponent is $1 + b = (1 + 2\beta)/(1 + \beta)$ **for every teacher**. `scaling.Law` computes all
+# terms with their constants, and the exact optimum of compute in place of the estimate of section 3.
 
 # %%
 SOURCES = [0.0, 0.3, 1.0, 1.5]
@@ -266,9 +268,9 @@ print(f"fit for delta = 0.3: {measured.exponent:.3f} +- {measured.error:.3f}; th
 # %% [markdown]
 # ## 6. Nonlinear students: the plateau melts
 #
-# Now $K = M = 2$ error-function units. With isotropic inputs ($L = 1$) learning waits on a symmetric plateau, where
-# both students are equal. How do correlations change that? Students that differ by $\delta_k$ move apart along
-# $\rho_{km} = w^*_m \Sigma\, \delta_k/N$, and the motion of $\rho$ carries one more factor of the covariance,
+# Now $K = M = 2$ error-function units. With isotropic inputs ($L = 1$) learning stays on a symmetric plateau, where
+# both students are equal. How do correlations change this? Students that differ by $\delta_k$ move apart along
+# $\rho_{km} = w^*_m \Sigma\, \delta_k/N$, and the equation of $\rho$ contains one more factor of the covariance,
 #
 # $$ \frac{d\rho_k}{d\alpha} = -\eta\, T^{(2)} S \rho_k, \qquad T^{(2)}_{mn} = \frac{w^*_m \Sigma^2 w^*_n}{N}
 #    \simeq \langle s^2 \rangle\, \delta_{mn} \sim L , $$
@@ -298,14 +300,14 @@ print("half of the plateau is left at alpha =", {L: round(float(x)) for L, x in 
 # %% [markdown]
 # ## 7. The scaling law of a nonlinear student, to $\alpha = 10^9$
 #
-# Close to its teacher the student is linear in $w - w^*$ again, in two groups of modes: what the students have in
-# common, and what makes them different. Both decay with rates proportional to $s_l$, so both show the exponent
-# $\beta/(1 + \beta)$, in windows that are shifted against each other by the ratio of the rates, $(2 + \sqrt 3)/(2 -
-# \sqrt 3) = 13.9$ for $M = 2$.
+# Close to its teacher the student is linear in $w - w^*$ again, with two groups of modes: the common deviation of the
+# students, and their differences. Both decay with rates proportional to $s_l$, so both show the exponent $\beta/(1 +
+# \beta)$, in windows that are shifted against each other by the ratio of the rates, $(2 + \sqrt 3)/(2 - \sqrt 3) =
+# 13.9$ for $M = 2$.
 #
-# Rates spread over $L^{1 + \beta}$: an explicit integrator would need $10^{10}$ steps and more. The library notices
-# that, and takes implicit steps whose linear algebra uses the structure of the equations (diagonal in the eigenspaces
-# plus a few collective variables).
+# Rates spread over $L^{1 + \beta}$: an explicit integrator would need more than $10^{10}$ steps. The library detects
+# this and uses implicit steps, whose linear algebra exploits the structure of the equations (diagonal in the
+# eigenspaces plus a few collective variables).
 
 # %%
 L = 2048
@@ -336,8 +338,8 @@ for beta, slope in slopes.items():
     print(f"beta = {beta}: slope {slope:.3f} for alpha = 20 to 500; -beta / (1 + beta) = {-linear.exponent(beta):.3f}")
 
 # %% [markdown]
-# The shoulder on the right is the end of the first window, of what the students have in common; the second one, of
-# their differences, follows. A fit across the shoulder gives an exponent that belongs to no theory.
+# The shoulder on the right is the end of the first window (common deviation of the students); the second window (their
+# differences) follows. A fit across the shoulder gives an exponent that no theory predicts.
 #
 # ## 8. A warning: when is $N$ infinite?
 #
@@ -348,7 +350,7 @@ for beta, slope in slopes.items():
 # $$ m_l \leftarrow \Big( 1 - \frac{2 \eta s_l}{N} + \frac{2 \eta^2 s_l^2}{N^2} \Big) m_l
 #    + \frac{\eta^2}{N} s_l p_l \sum_k s_k m_k , $$
 #
-# and the largest stable learning rate falls from 2 to about 1. The library warns wherever it knows $N$.
+# and the largest stable learning rate falls from 2 to about 1. The library warns wherever $N$ is given.
 
 # %%
 alpha, fine = np.array([0.3, 1, 3, 10]), np.geomspace(0.1, 10, 100)
@@ -399,7 +401,8 @@ print("mean error of SGD over that of the ODE at alpha = 10:", {n: round(float(x
 # %% [markdown]
 # ## Checks
 #
-# The claims of this notebook, as assertions. They hold for the parameters above; change those, and see which survive.
+# The claims of this notebook, as assertions. They hold for the parameters above; change these, and find out which
+# assertions still hold.
 
 # %%
 assert flat[10] < 1 < flat[100] < flat[1000] < flat[100_000]  # decades of power law grow with L

@@ -212,7 +212,7 @@ def test_files_and_labels(tmp_path):
         result.save(tmp_path / "result.npz")
         again = ov.load(tmp_path / "result.npz")
         assert again == result and np.array_equal(again.eps_g, result.eps_g)
-        assert result.to_xarray()["T"].dims[-3:] == ("alpha", "m", "n")
+        assert result.to_xarray()["T"].dims[-3:] == ("alpha", "m", "m2")
 
 
 def copied(lam, nu, xi, theta, S, F, G):

@@ -128,7 +128,7 @@ def test_sums_are_saved_labelled_and_drawn(tmp_path):
     whole = ov.tlog_rmse(ov.solve(MODEL, runs.start(0), runs.alpha), runs)
     assert np.allclose(distance.Q, whole.Q, rtol=0, atol=1e-13)
     pytest.importorskip("xarray")
-    assert "q" not in summed.to_xarray() and summed.to_xarray().Q.dims == ("alpha", "k", "l")
+    assert "q" not in summed.to_xarray() and summed.to_xarray().Q.dims == ("alpha", "k", "k2")
 
 
 @pytest.mark.parametrize("method", ["DOP853", pytest.param("structured", marks=pytest.mark.slow)])

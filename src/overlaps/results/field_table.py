@@ -68,5 +68,8 @@ def letters_of(name, value, has_runs):
 def dims(name, *runs, value=None):
     """Return the dimensions of an array by the letters of the notation; ``runs`` replaces r."""
     letters = letters_of(name, value, len(runs) > 0).removeprefix("r")
-    named = letters.replace("KK", "kl").replace("MM", "mn").replace("GG", "gh").replace("L", "e").lower()
-    return (*runs, *({"t": "alpha", "i": "task"}.get(x, x) for x in named))
+    names: list[str] = []
+    for letter in letters:
+        name = {"t": "alpha", "i": "task", "L": "block"}.get(letter, letter.lower())
+        names.append(f"{name}2" if name in names else name)
+    return (*runs, *names)

@@ -1,7 +1,7 @@
 """Results as xarray datasets and pandas tables, with dimensions named by the letters of the notation.
 
-Dimensions: ``alpha`` (time), ``run``, ``k, l`` (student units), ``m, n`` (teacher units), ``e`` (eigenspaces), ``c``
-(classes of inputs), ``task`` (stages); for a sweep, its parameters. xarray is an optional package, imported at the
+Dimensions: ``alpha`` (time), ``run``, ``k, k2`` (student units), ``m, m2`` (teacher units), ``block`` (eigenspaces),
+``c`` (classes of inputs), ``task`` (stages); for a sweep, its parameters. xarray is an optional package, imported at the
 first call.
 """
 
@@ -67,7 +67,7 @@ def from_curves(result: Any) -> Any:
     variables = {name: (dims(name, *runs, value=x), x) for name, x in arrays.items()}
     spectrum = result.model.spectrum
     coords = {"alpha": ("alpha", result.alpha)}
-    coords |= {"s": ("e", spectrum.s), "p": ("e", spectrum.p)} if blocks else {}
+    coords |= {"s": ("block", spectrum.s), "p": ("block", spectrum.p)} if blocks else {}
     if result.model.n_classes:
         coords |= {"label": ("c", result.model.labels), "weight": ("c", result.model.weights)}
     return _dataset(result, variables, coords, {"model_json": model_text(result.model)})
@@ -354,7 +354,7 @@ def from_batch(batch, coords=None):
             "of a grid of that many points, or one value for each."
         )
     of_batch, shape = (tuple(axes), tuple(lengths)) if grid else (("trajectory",), (b,))
-    if clash := set(axes) & {"alpha", "trajectory", *"klmn", *LABELLED, "success", "end", "nfev"}:
+    if clash := set(axes) & {"alpha", "trajectory", "k", "k2", "m", "m2", *LABELLED, "success", "end", "nfev"}:
         raise ValueError(f"{sorted(clash)} are names of coordinates and of arrays of the batch; rename the first.")
     variables = {}
     for name in ("eps_g", "Q", "R", "v", *["mean_fields"] * bool(batch.models[0].n_classes), "success", "end", "nfev"):
