@@ -635,12 +635,13 @@ def test_trajectory_and_ensemble_to_xarray(model, tmp_path):
     runs = ov.simulate(model, N=100, alpha=[0, 1], rng=1, runs=4)
     for result, lead in ((traj, ()), (runs, ("run",))):
         data = result.to_xarray()
-        dims = {"eps_g": "", "Q": "kl", "R": "km", "v": "k", "q": "ekl", "r": "ekm"}
+        dims = {"eps_g": (), "Q": ("k", "k2"), "R": ("k", "m"), "v": ("k",)}
+        dims |= {"q": ("block", "k", "k2"), "r": ("block", "k", "m")}
         for name, letters in dims.items():
             assert data[name].dims == (*lead, "alpha", *letters)
             np.testing.assert_array_equal(data[name], getattr(result, name))
         assert data.tau.dims == (*lead, *"emn") and data.T.dims == (*lead, *"mn")
-        assert data.sizes["k"] == 2 and data.sizes["m"] == 3 and data.sizes["e"] == 2
+        assert data.sizes["k"] == 2 and data.sizes["m"] == 3 and data.sizes["block"] == 2
         np.testing.assert_array_equal(data.alpha, result.alpha)
         np.testing.assert_array_equal(data.s, model.spectrum.s)
         assert data.attrs["model"] == str(model) and data.attrs["success"] == 1
@@ -707,7 +708,7 @@ def test_sweep_of_trajectories_to_xarray():
     np.testing.assert_array_equal(data.eps_g.sel(eta=0.9, beta=1.0), result[2, 1].eps_g)
     short = data.eps_g.sel(eta=0.6, beta=0.5)  # ended early: filled up
     np.testing.assert_array_equal(short, [*result[1, 0].eps_g, np.nan, np.nan])
-    assert data.s.dims == ("eta", "beta", "e")  # every point has its own spectrum
+    assert data.s.dims == ("eta", "beta", "block")  # every point has its own spectrum
     np.testing.assert_array_equal(data.s.sel(eta=0.3, beta=0.5), result[0, 0].model.spectrum.s)
 
 

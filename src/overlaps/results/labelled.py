@@ -1,8 +1,8 @@
 """Results as xarray datasets and pandas tables, with dimensions named by the letters of the notation.
 
 Dimensions: ``alpha`` (time), ``run``, ``k, k2`` (student units), ``m, m2`` (teacher units), ``block`` (eigenspaces),
-``c`` (classes of inputs), ``task`` (stages); for a sweep, its parameters. xarray is an optional package, imported at the
-first call.
+``c`` (classes of inputs), ``task`` (stages); for a sweep, its parameters. xarray is an optional package, imported at
+the first call.
 """
 
 import json
