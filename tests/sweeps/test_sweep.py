@@ -640,7 +640,7 @@ def test_trajectory_and_ensemble_to_xarray(model, tmp_path):
         for name, letters in dims.items():
             assert data[name].dims == (*lead, "alpha", *letters)
             np.testing.assert_array_equal(data[name], getattr(result, name))
-        assert data.tau.dims == (*lead, *"emn") and data.T.dims == (*lead, *"mn")
+        assert data.tau.dims == (*lead, "block", "m", "m2") and data.T.dims == (*lead, "m", "m2")
         assert data.sizes["k"] == 2 and data.sizes["m"] == 3 and data.sizes["block"] == 2
         np.testing.assert_array_equal(data.alpha, result.alpha)
         np.testing.assert_array_equal(data.s, model.spectrum.s)
