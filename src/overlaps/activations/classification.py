@@ -22,7 +22,7 @@ def misclassified(bound, S, v):
     """
     weights, labels, _ = bound.classes
     means, V = bound.fields(S)
-    K, M, code = bound.rule.K, means.shape[2] - bound.rule.K, bound.student.code
+    K, M, code = bound.learning.K, means.shape[2] - bound.learning.K, bound.student.code
     if M or np.any(labels == 0):
         raise ValueError(
             f"M = {M} teachers and labels = {check.shown(labels.tolist())}; expected labels of "
