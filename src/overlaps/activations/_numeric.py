@@ -129,14 +129,40 @@ def numeric_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, 
             return np.nan
     f, h, u, p = unpacked(data, 2), unpacked(data, 3), unpacked(data, 8), unpacked(data, 9)
     gg, dd, hh = np.empty((n, n)), np.empty((K, n)), np.empty((K, n))
-    fill_tables(S, K, f, h, unpacked(data, 4), unpacked(data, 5), int(sizes[0]), unpacked(data, 6), unpacked(data, 7), gg, dd, hh)
+    fill_tables(
+        S,
+        K,
+        f,
+        h,
+        unpacked(data, 4),
+        unpacked(data, 5),
+        int(sizes[0]),
+        unpacked(data, 6),
+        unpacked(data, 7),
+        gg,
+        dd,
+        hh,
+    )
     eps_g = assemble(w, K, gg, dd, hh, eta, eta_v, A, B, dv)
     if second_order:
         square = np.empty((K, K))
         if sizes[1] == SQUARE.tensor:
             fill_tensor(S, w, K, f, h, factor(S), u, p, square)
         elif sizes[1] == SQUARE.pairs:
-            fill_pairs(S, w, K, f, h, u, p, unpacked(data, 10), unpacked(data, 11), int(sizes[2]), sizes[1] == SQUARE.pairs, square)
+            fill_pairs(
+                S,
+                w,
+                K,
+                f,
+                h,
+                u,
+                p,
+                unpacked(data, 10),
+                unpacked(data, 11),
+                int(sizes[2]),
+                sizes[1] == SQUARE.pairs,
+                square,
+            )
         else:
             fill_sobol(S, w, K, f, h, u.reshape(-1, n), square)
         assemble_square(w, K, square, dd, eta, noise, C)

@@ -6,7 +6,8 @@ geometrically, and faster than Gauss-Hermite, many of whose nodes have negligibl
 quadratures converges like 1/n^2; :class:`Ladder` compares sizes and refuses integrals that do not converge.
 
 Averages of two fields are sums over Hermite modes (Mehler), E[f(a) h(b)] = sum_r rho^r E[he_r(u) f(sigma_a u)]
-E[he_r(u) h(sigma_b u)].  Where the sum does not converge, because wide fields are nearly parallel, the plane is integrated.
+E[he_r(u) h(sigma_b u)].  Where the sum does not converge, because wide fields are nearly parallel, the plane is
+integrated.
 """
 
 import math
@@ -32,8 +33,8 @@ class ModeOptions(NamedTuple):
     # exp(u^2 / 4).
     half_width: float = 12.0
     tail_tol: float = 1e-14  # size of the last four modes, relative to the sum, above which the sum is not converged
-    # Factors on the variances and on the scale of the last test beyond which sizes are tested again. Closer to 1, tests,
-    # which evaluate a larger size, are more frequent.
+    # Factors on the variances and on the scale of the last test beyond which sizes are tested again. Closer to 1,
+    # tests, which evaluate a larger size, are more frequent.
     max_growth: float = 1.1
     min_scale: float = 0.1
 

@@ -84,7 +84,7 @@ class RuleClosure(Bound):
         return self._kernel(np.ascontiguousarray(S), np.append(w, parameters), K, -1, *numbers, *arrays)
 
     def extended(self, w):
-        """w (n,) followed by the parameters; the next call in Python compares sizes, after many compiled evaluations."""
+        """Append the parameters to w (n,). The next call in Python compares sizes, after many compiled evaluations."""
         if self._evaluations is not None:
             self._evaluations = self.period
         return super().extended(w)
@@ -177,7 +177,9 @@ class RuleClosure(Bound):
         self._steepest = max(self._steepest, *map(np.max, by_field))
         force, change = np.sqrt(np.max(np.abs(C))), ADAPTIVE.field_rounding * self._steepest
         rounding = ADAPTIVE.sum_rounding * force / np.max(deviations)
-        self.accuracy = max(self.learning.eta, self.learning.eta**2) * ADAPTIVE.sum_rounding * force / np.max(deviations)
+        self.accuracy = (
+            max(self.learning.eta, self.learning.eta**2) * ADAPTIVE.sum_rounding * force / np.max(deviations)
+        )
         return rounding + change / least_deviation(S), (2 * force + change) * change
 
     def _agreeing_size(self, S, w, goals, rounding):
@@ -235,7 +237,9 @@ def least_deviation(S):
     scale = np.sqrt(np.maximum(np.diagonal(S.reshape(-1, n, n), axis1=1, axis2=2), 0.0))
     unit = np.where(scale > 0, scale, np.inf)
     values = np.linalg.eigvalsh(S.reshape(-1, n, n) / (unit[:, :, None] * unit[:, None, :]))
-    return np.sqrt(np.min(values[values > _rule.NODES.min_eigenvalue * np.max(values)])) * np.min(scale[scale > 0])
+    return np.sqrt(np.min(values[values > _rule.NODE_LIMITS.min_eigenvalue * np.max(values)])) * np.min(
+        scale[scale > 0]
+    )
 
 
 def half_correlated(S):

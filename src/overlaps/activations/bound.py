@@ -38,7 +38,8 @@ class DerivativeOptions(NamedTuple):
     quadrature_step: float = 2e-2
     min_variance: float = 1e-6  # relative to the largest; steps do not shrink with smaller variances
     min_eigenvalue: float = 1e-3  # of the correlations; steps do not shrink with smaller ones
-    # Largest relative difference of derivatives by two steps; above it, the closure is not smooth enough and is refused.
+    # Largest relative difference of derivatives by two steps; above it, the closure is not smooth enough and is
+    # refused.
     agreement_tol: float = 1e-5
     # Step of Newton's derivatives, for which a few digits suffice. Halved, the error of quadrature, 1e-8 over the step,
     # leaves less than four digits.
@@ -145,7 +146,7 @@ class Bound:
         raise NotImplementedError
 
     def extended(self, w):
-        """w (n,) followed by the parameters or the workspace of the compiled kernel."""
+        """Append the parameters or the workspace of the compiled kernel to w (n,)."""
         return np.append(w, self.parameters)
 
     def errors(self, S, w):
@@ -219,9 +220,9 @@ class Bound:
             if not error <= DERIVATIVES.agreement_tol * size + rounding:
                 raise ValueError(
                     f"finite differences of the closure, {self!r}, do not converge: two steps differ by {error:.1e}, "
-                    f"expected below {DERIVATIVES.agreement_tol:.0e} of {size:.1e}. The state may lie on the boundary of possible "
-                    "overlaps (student = teacher); use an activation in closed form (ov.erf, ov.tanh, ov.polynomial) "
-                    "there."
+                    f"expected below {DERIVATIVES.agreement_tol:.0e} of {size:.1e}. The state may lie on the boundary "
+                    "of possible overlaps (student = teacher); use an activation in closed form (ov.erf, ov.tanh, "
+                    "ov.polynomial) there."
                 )
         return changes
 
@@ -266,7 +267,9 @@ class KernelClosure(Bound):
             compile_eagerly()
         if self._kernels.chunk is not None and learning.second_order and learning.K >= self.threads_from:
             self._threads = vars(config)["NUMBA_NUM_THREADS"]
-        if self._threads == 1 and hasattr(self._kernel, "compile"):  # kernels are plain functions where numba is disabled
+        if self._threads == 1 and hasattr(
+            self._kernel, "compile"
+        ):  # kernels are plain functions where numba is disabled
             self.compiled = self._kernel
 
     def __call__(self, S, w, A, B, C, dv):
@@ -280,7 +283,7 @@ class KernelClosure(Bound):
         return eps_g
 
     def extended(self, w):
-        """w (n,) followed by the workspace of the kernel."""
+        """Append the workspace of the kernel to w (n,)."""
         size = self._kernels.workspace
         return np.array(w) if size is None else np.append(w, np.zeros(size(len(w))))
 

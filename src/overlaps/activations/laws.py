@@ -18,8 +18,8 @@ from ..gaussian.tables import tabulate
 class LawOptions(NamedTuple):
     """Tunable numbers of averages over a continuous noise."""
 
-    # Largest |t| on a side without end, where xi is e^60 scales: beyond it, a law with tails like xi^-1.5 has e-13 of its
-    # probability.
+    # Largest |t| on a side without end, where xi is e^60 scales: beyond it, a law with tails like xi^-1.5 has e-13 of
+    # its probability.
     reach: float = 60.0
     extra_reach: float = 4.0  # added for every other size of quadrature, so that an infinite second moment is detected
     end: float = 6.5  # largest |t| on a side with an end, where u = 1e-289
@@ -58,7 +58,9 @@ class Law(NamedTuple):
         (x, p), lengths = panel_nodes(size), np.diff(self.panels)
         xi, density = self.at(self.panels[:, :1] + lengths * x)
         xi, weight = xi.ravel(), (density * lengths * p).ravel()
-        used = weight * np.maximum(np.abs(xi - self.median) / self.scale, 1.0) ** 4 > 1e-25  # with xi^4, because forces may grow like xi^2
+        used = (
+            weight * np.maximum(np.abs(xi - self.median) / self.scale, 1.0) ** 4 > 1e-25
+        )  # with xi^4, because forces may grow like xi^2
         return xi[used], weight[used]
 
     def table(self):

@@ -22,8 +22,8 @@ class NumericTolerances(NamedTuple):
     first_order: float = 1e-8
     second_order: float = 1e-6  # the same for C, whose largest size is refused only above the activation's tolerance
     mixture: float = 3e-5  # largest error of an erf mixture that "auto" accepts, relative to the function
-    # Standard deviations of a field within which the quadrature of C evaluates functions: 9 along each of three whitened
-    # fields.
+    # Standard deviations of a field within which the quadrature of C evaluates functions: 9 along each of three
+    # whitened fields.
     half_width: float = 16.0
 
 
@@ -71,9 +71,9 @@ class NumericClosure(Bound):
         self._tables = Ladder(
             partial(_first_order, learning.K, *pairs), PLANE_NODES,
             goal=TOLERANCES.first_order, limit=TOLERANCES.first_order,
-            refusal=f"the two-point integrals of {student.name} and {teacher.name} do not converge: with {{size}} nodes "
-            "they still change by {error:.1e}, expected below {limit:.0e}. Causes: a function with kinks, or too large "
-            f"variances of the fields. {KINK_REMEDY}",
+            refusal=f"the two-point integrals of {student.name} and {teacher.name} do not converge: with {{size}} "
+            "nodes they still change by {error:.1e}, expected below {limit:.0e}. Causes: a function with kinks, or too "
+            f"large variances of the fields. {KINK_REMEDY}",
         )  # fmt: skip
         self._square: Any = None
         self._mixture: MixtureClosure | None = None
@@ -185,7 +185,7 @@ class NumericClosure(Bound):
                 self._mixture = MixtureClosure(fitted[0], fitted[1], self.learning)
         if method == "tensor" and n > 4:
             raise ValueError(
-                f'second_order="tensor" with K + M = {n} fields; expected at most 4, because the grid has n^(K + M) nodes. '
+                f'second_order="tensor" with K + M = {n} fields; expected at most 4, as the grid has n^(K + M) nodes. '
                 f'Use second_order="auto", "pairs" or "sobol" in from_function. {GRADIENT_FLOW_REMEDY}'
             )
         refusal = (

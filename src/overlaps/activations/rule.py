@@ -51,8 +51,9 @@ class Rule(Immutable):
         Planes across which the force or the error jumps or kinks: rows (c, t), c . (lam, nu) = t, shape (m, K + M + 1);
         or rows (c, c_xi, t) with a continuous noise, c . (lam, nu) + c_xi xi = t.
     uses_overlaps : bool, optional
-        Whether the force reads S: simulations then fill S at every step, which costs time. By default this is determined
-        from the code of the force and from calls with two different S. False is refused if such calls differ.
+        Whether the force reads S: simulations then fill S at every step, which costs time. By default this is
+        determined from the code of the force and from calls with two different S. False is refused if such calls
+        differ.
     tolerance : float, optional
         Largest relative difference of A, B and eps_g between two successive sizes of quadrature; ten times that for C.
         1e-8 by default, and 1e-3 for five to eight fields, where 1e-6 costs half a million points and more. For rules
@@ -171,8 +172,8 @@ class Rule(Immutable):
         for function in (self.force, self.error, self.others, *(self.noise if isinstance(self.noise, tuple) else ())):
             if "<" in getattr(function, "__qualname__", "") and not hasattr(function, "py_func"):
                 raise PicklingError(
-                    f"{function.__qualname__} of the rule {self.name!r} has no name in a module; expected a function at "
-                    "the top level of one, or one by numba.njit, to go elsewhere."
+                    f"{function.__qualname__} of the rule {self.name!r} has no name in a module; expected a function "
+                    "at the top level of one, or one by numba.njit, to go elsewhere."
                 )
         return super().__reduce_ex__(protocol)
 
@@ -294,7 +295,7 @@ class Rule(Immutable):
         return uniform if callable(chances) else values[np.searchsorted(np.cumsum(chances)[:-1], uniform, side="right")]
 
     def simulated(self, v, s, T):
-        """(v, (arguments of the steps of a simulation, 0)); v becomes a view into theta, followed by the rule's numbers.
+        """(v, (arguments of the steps of a simulation, 0)); v becomes a view into theta and the numbers of the rule.
 
         ``s`` are eigenvalues for the overlaps that the force may read, ``T`` (M, M) are the overlaps of the teachers.
         """

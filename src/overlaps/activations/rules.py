@@ -330,7 +330,9 @@ def _residual(name, args, kwds, clip):
         s = scale * np.exp(np.where(np.abs(t) <= RESIDUAL.log_range, t, np.nan))  # nan ends the table
         return np.stack([_given(x, xi, clip)[i] @ p for x in s.ravel()]).reshape(t.shape)
 
-    table = tabulate([lambda t, i=i: mean(t, i) for i in (0, 1)], f"the mean over {shown(law)}", RESIDUAL.table_tol).data
+    table = tabulate(
+        [lambda t, i=i: mean(t, i) for i in (0, 1)], f"the mean over {shown(law)}", RESIDUAL.table_tol
+    ).data
     recipe = "residual", name, args, kwds, clip
     breaks = [(1.0, -1.0, -1.0, clip), (1.0, -1.0, -1.0, -clip)][: 2 if clip else 1]
     options = {"noise": law, "breaks": breaks, "error": forms.distance}

@@ -155,8 +155,8 @@ def fit_erf_mixture(g, J=4):
 def expand(S, w, K):
     """Field, scale and amplitude of each term, and the arguments of a closure of the terms: S, w, A, B, C, dv.
 
-    The array w holds, after the n second layers, the codes of h and the numbers of terms, each of students and teachers,
-    then a, b of a student and a, b of a teacher. The returned w has a workspace behind it.
+    The array w holds, after the n second layers, the codes of h and the numbers of terms, each of students and
+    teachers, then a, b of a student and a, b of a teacher. The returned w has a workspace behind it.
     """
     n = S.shape[0]
     terms = w[n:]
