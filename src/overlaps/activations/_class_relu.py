@@ -23,7 +23,7 @@ from ..gaussian.two_point import RELU
 class QuadrantOptions(NamedTuple):
     """Tunable numbers of the integral over a quadrant."""
 
-    half_width: float = 8.5  # of the integrals over x and y, in standard deviations
+    half_width: float = 8.5  # range of the integrals over x and y, in standard deviations
     # Conditional variance of a field, relative to its variance, below which it is a rounding error: the field is then a
     # function of x and y.
     zero_variance: float = 1e-14

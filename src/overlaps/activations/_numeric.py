@@ -14,7 +14,7 @@ from ..gaussian.quadrature import sobol
 from ..gaussian.tables import read, read_both
 from ._first_order import assemble, assemble_square
 from ._pairs import fill_pairs
-from ._quadrature import factor, fill_tables, fill_tensor
+from ._quadrature import MODES, factor, fill_tables, fill_tensor
 
 
 class SquareMethod(NamedTuple):
@@ -27,11 +27,8 @@ class SquareMethod(NamedTuple):
 
 
 class SobolOptions(NamedTuple):
-    """Tunable numbers of the kernel and of averages over Sobol points."""
+    """Tunable numbers of averages over Sobol points."""
 
-    # Factor by which a variance may exceed its value at the last test of the quadrature. Beyond it, the kernel returns
-    # nan, so that the integrator rejects the step. Larger factors accept untested integrals.
-    max_growth: float = 1.5
     log2_points: int = 13  # in each scramble; one more doubles the cost
     scrambles: int = 4  # with two, estimates of the error are often much too small
 
@@ -124,7 +121,7 @@ def numeric_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, 
     w, data = w[:n], w[n:]
     sizes, tested = unpacked(data, 0), unpacked(data, 1)
     for i in range(n):
-        if not S[i, i] <= SOBOL.max_growth * tested[i]:
+        if not S[i, i] <= MODES.max_compiled_growth * tested[i]:
             A[:], B[:], C[:], dv[:] = np.nan, np.nan, np.nan, np.nan
             return np.nan
     f, h, u, p = unpacked(data, 2), unpacked(data, 3), unpacked(data, 8), unpacked(data, 9)

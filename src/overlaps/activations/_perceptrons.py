@@ -20,7 +20,7 @@ class PerceptronOptions(NamedTuple):
 
     hazard_fraction_from: float = 10.0  # argument from which the hazard of the normal law is a continued fraction
     series_angle: float = 0.05  # angle below which theta - sin cos is a series, because the difference loses digits
-    max_exponent: float = 300.0  # of a factor; a product of two beyond overflows
+    max_exponent: float = 300.0  # clips factors, because the product of two larger ones overflows
     # Accuracy exp(-digits) of the trapezoid rule. With twice the digits, steps are half as long.
     digits: float = 36.0
     phi_zero_height: float = 2.8  # imaginary part of the zeros of Phi next to the real axis

@@ -37,6 +37,9 @@ class ModeOptions(NamedTuple):
     # tests, which evaluate a larger size, are more frequent.
     max_growth: float = 1.1
     min_scale: float = 0.1
+    # Factor on the tested variances beyond which the compiled closure returns nan, so that the integrator rejects the
+    # step. Larger factors accept untested integrals.
+    max_compiled_growth: float = 1.5
 
 
 MODES = ModeOptions()

@@ -17,9 +17,8 @@ from ..gaussian.elementary import arctan2
 from ..gaussian.orthants import FLOOR, arcsine, orthants
 
 PER_SQRT_2PI = 1.0 / math.sqrt(2 * pi)
-VARIANCE_SHIFT = (
-    FLOOR * FLOOR
-)  # added to the variances of three fields, so that parallel ones have partial correlations
+# Added to the variances of three fields, so that parallel ones have partial correlations.
+VARIANCE_SHIFT = FLOOR * FLOOR
 
 
 @jit

@@ -156,9 +156,8 @@ def whitened_planes(planes, root):
 def solved(table, target, low, high):
     """The t in [low, high] at which the first function of a table, which increases, equals the target."""
     t = min(max(target, low), high)
-    if abs(read(table, 0, t) - target) < NODE_LIMITS.solve_tol * (
-        1.0 + abs(t)
-    ):  # where the law has no end, the function is t
+    # Where the law has no end, the function is t.
+    if abs(read(table, 0, t) - target) < NODE_LIMITS.solve_tol * (1.0 + abs(t)):
         return t
     for _ in range(60):
         t = 0.5 * (low + high)
@@ -170,17 +169,17 @@ def solved(table, target, low, high):
 
 
 @jit
-def noise_nodes(z, cuts, law, x, p, places, edges, xs, ps):
+def noise_nodes(z, cuts, law, x, p, positions, edges, xs, ps):
     """Fill nodes of a continuous noise (``laws.Law.table``), cut at xi = c . z + t; return their number."""
     median, scale, n = law[0], law[1], int(law[2])
     table, count = law[3 + n :], 0
     for i in range(len(cuts)):
-        place = cuts[i, z.size]
+        position = cuts[i, z.size]
         for l in range(z.size):
-            place += cuts[i, l] * z[l]
-        places[i] = solved(table, math.asinh((place - median) / scale), law[3], law[2 + n])
+            position += cuts[i, l] * z[l]
+        positions[i] = solved(table, math.asinh((position - median) / scale), law[3], law[2 + n])
     for panel in range(3, n + 2):
-        for k in range(cut(z, 0, cuts, places, law[panel], law[panel + 1], edges) - 1):
+        for k in range(cut(z, 0, cuts, positions, law[panel], law[panel + 1], edges) - 1):
             h = edges[k + 1] - edges[k]
             for b in range(x.size):
                 t = edges[k] + h * x[b]
@@ -208,9 +207,8 @@ def unpacked(S, w, K):
     x, at = array_at(w, at)
     p, at = array_at(w, at)
     weights, at = array_at(w, at)
-    points = w[at + 2 : at + 2 + weights.size * int(w[at + 1])].reshape(
-        weights.size, int(w[at + 1])
-    )  # a view, because it may be large
+    # A view, because the array may be large.
+    points = w[at + 2 : at + 2 + weights.size * int(w[at + 1])].reshape(weights.size, int(w[at + 1]))
     token_root, inverse = root_of(S)
     root = root_of_all(token_root, tokens, K, extra)
     forms, offsets = whitened_planes(planes, root)
@@ -245,7 +243,7 @@ def average(force, error, chance, S, theta, nodes, noise, scratch, second_order,
     The first len(samples) nodes and values of the noise fill the rows (z, F, G, weight) of ``samples``.
     """
     points, weights, root = nodes
-    by_chance, values, chances, cuts, law, x, p, places, edges = noise
+    by_chance, values, chances, cuts, law, x, p, positions, edges = noise
     row, z, F, G = scratch
     d, m, count, eps_g = z.size, values.size, 0, 0.0
     n = F.size // G.size * S.shape[0]
@@ -261,7 +259,7 @@ def average(force, error, chance, S, theta, nodes, noise, scratch, second_order,
                 P[:], C[:], g[:] = np.nan, np.nan, np.nan
                 return np.nan
         elif len(cuts) > 0:
-            m = noise_nodes(z, cuts, law, x, p, places, edges, values, chances)
+            m = noise_nodes(z, cuts, law, x, p, positions, edges, values, chances)
         eps_g += weights[i] * error(lam, nu, theta)
         for c in range(m):
             F[:], G[:] = 0.0, 0.0

@@ -18,11 +18,12 @@ from .._base.jit import compile_once, jit, jit_user
 from . import _rule
 
 
-def force_on_all_tokens(force, others, T, K, M):
-    """The force on all tokens of a sample, lam (T K,), nu (T M,), from the force on one token."""
+def force_on_all_tokens(token_functions, T, K, M):
+    """The force on all tokens of a sample, lam (T K,), nu (T M,), from the force and ``others`` of one token."""
+    force, others = token_functions
 
     @jit_user
-    def whole(lam, nu, xi, theta, S, F, G):
+    def all_tokens(lam, nu, xi, theta, S, F, G):
         total, G_of_all = 0.0, G.copy()
         for a in range(T):
             total += others(lam[a * K : (a + 1) * K], nu[a * M : (a + 1) * M], theta)
@@ -34,7 +35,7 @@ def force_on_all_tokens(force, others, T, K, M):
         for i in range(len(G)):
             G[i] = G_of_all[i]
 
-    return whole
+    return all_tokens
 
 
 @jit
@@ -56,8 +57,9 @@ def fill_law(w, n, T, counts, mean, square):
     w[at], w[at + 1], chances[0], chances[1] = (T - 1) * mean - spread, (T - 1) * mean + spread, 0.5, 0.5
 
 
-def closure_of_one(force, others, error, T, counts):
+def closure_of_one(token_functions, error, T, counts):
     """The closure of a force on each of T independent tokens, ``xi`` being the sum of ``others`` over the rest."""
+    force, others = token_functions
     average = _rule.pointer(_rule.rule_closure, _rule.AVERAGE_SIGNATURE)
     idle, chance = _rule.no_force, _rule.no_chance
     compile_once(idle, _rule.SIGNATURES.force)

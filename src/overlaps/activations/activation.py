@@ -92,7 +92,7 @@ class Activation:
         kinks = check.array("kinks", self.kinks, ("n",), "Try (0.0,) for a kink at the origin, () for none.")
         object.__setattr__(self, "kinks", tuple(kinks.tolist()))
         if not isinstance(self.kernels, Kernels | None):
-            raise check.refused("kernels", self.kernels, "a Kernels record, or None.")
+            raise check.refused("kernels", self.kernels, "a Kernels instance, or None.")
 
     def __repr__(self):
         return self.name

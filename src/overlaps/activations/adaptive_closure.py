@@ -20,11 +20,11 @@ class AdaptiveOptions(NamedTuple):
     # Factor on the tolerance of Sobol points once a run has begun. Smaller ones stop runs whose error estimate
     # fluctuates; larger ones accept larger errors.
     running_factor: float = 3.0
-    asymmetry: float = 1e-6  # of A, from which it has no orthogonal eigenvectors for structured methods
+    asymmetry: float = 1e-6  # difference of A and A^T from which structured methods cannot use its eigenvectors
     divergent_growth: float = 0.5  # growth of a second moment with the range of the noise from which it is infinite
     layer_tol: float = 1e-4  # discrepancy to graded panels from which equal panels have missed a layer at a break
-    sum_rounding: float = 1e-12  # of sums over nodes, relative to their terms
-    field_rounding: float = 1e-15  # of the fields at the nodes, relative to the largest
+    sum_rounding: float = 1e-12  # rounding error of sums over nodes, relative to their terms
+    field_rounding: float = 1e-15  # rounding error of the fields at the nodes, relative to the largest
     first_period: int = 60  # evaluations before the first comparison of the size with the next one
     max_period: int = 600  # the period doubles up to this number; halved, comparisons cost twice as much
     controlled_tol: float = 1e-8  # largest tolerance of averages with which eps_g enters the error control of a run
@@ -177,9 +177,8 @@ class RuleClosure(Bound):
         self._steepest = max(self._steepest, *map(np.max, by_field))
         force, change = np.sqrt(np.max(np.abs(C))), ADAPTIVE.field_rounding * self._steepest
         rounding = ADAPTIVE.sum_rounding * force / np.max(deviations)
-        self.accuracy = (
-            max(self.learning.eta, self.learning.eta**2) * ADAPTIVE.sum_rounding * force / np.max(deviations)
-        )
+        rate = max(self.learning.eta, self.learning.eta**2)
+        self.accuracy = rate * ADAPTIVE.sum_rounding * force / np.max(deviations)
         return rounding + change / least_deviation(S), (2 * force + change) * change
 
     def _agreeing_size(self, S, w, goals, rounding):
@@ -237,9 +236,8 @@ def least_deviation(S):
     scale = np.sqrt(np.maximum(np.diagonal(S.reshape(-1, n, n), axis1=1, axis2=2), 0.0))
     unit = np.where(scale > 0, scale, np.inf)
     values = np.linalg.eigvalsh(S.reshape(-1, n, n) / (unit[:, :, None] * unit[:, None, :]))
-    return np.sqrt(np.min(values[values > _rule.NODE_LIMITS.min_eigenvalue * np.max(values)])) * np.min(
-        scale[scale > 0]
-    )
+    rounding = _rule.NODE_LIMITS.min_eigenvalue * np.max(values)
+    return np.sqrt(np.min(values[values > rounding])) * np.min(scale[scale > 0])
 
 
 def half_correlated(S):

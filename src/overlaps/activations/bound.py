@@ -32,12 +32,12 @@ class DerivativeOptions(NamedTuple):
     # The same sine for Newton's iteration: below it, derivatives are those of a state moved this far from alignment.
     # The value matters little because the root is found by the velocity.
     newton_aligned_sine: float = 1e-5
-    step: float = 2e-3  # of differences of closed forms; halved, rounding doubles, and truncation falls 64-fold
+    step: float = 2e-3  # for differences of closed forms; halved, rounding doubles, and truncation falls 64-fold
     # The step for closures by quadrature. Halved, their error of 1e-8 over the step doubles; doubled, the truncation
     # error of the sixth order grows 64-fold.
     quadrature_step: float = 2e-2
     min_variance: float = 1e-6  # relative to the largest; steps do not shrink with smaller variances
-    min_eigenvalue: float = 1e-3  # of the correlations; steps do not shrink with smaller ones
+    min_eigenvalue: float = 1e-3  # steps do not shrink with smaller eigenvalues of the correlations
     # Largest relative difference of derivatives by two steps; above it, the closure is not smooth enough and is
     # refused.
     agreement_tol: float = 1e-5
@@ -47,7 +47,7 @@ class DerivativeOptions(NamedTuple):
 
 
 DERIVATIVES = DerivativeOptions()
-# Names that ``finite_size.unknowns`` imports.
+# Names that ``finite_size.unknowns`` imports; to be replaced there by fields of ``DERIVATIVES``.
 STEP, STEP_NUMERIC = DERIVATIVES.step, DERIVATIVES.quadrature_step
 
 
@@ -267,9 +267,8 @@ class KernelClosure(Bound):
             compile_eagerly()
         if self._kernels.chunk is not None and learning.second_order and learning.K >= self.threads_from:
             self._threads = vars(config)["NUMBA_NUM_THREADS"]
-        if self._threads == 1 and hasattr(
-            self._kernel, "compile"
-        ):  # kernels are plain functions where numba is disabled
+        # Kernels are plain functions where numba is disabled.
+        if self._threads == 1 and hasattr(self._kernel, "compile"):
             self.compiled = self._kernel
 
     def __call__(self, S, w, A, B, C, dv):

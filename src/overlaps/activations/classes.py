@@ -21,7 +21,7 @@ class ClassOptions(NamedTuple):
     quadrature_tol: float = 1e-4
 
 
-OPTIONS = ClassOptions()
+AVERAGES = ClassOptions()
 
 
 class Classes(NamedTuple):
@@ -63,9 +63,9 @@ class ClassesClosure(Bound):
 
     def _setup(self):
         """Set the parameters and the compiled kernel."""
-        self.parameters = self._numbers(OPTIONS.relu_nodes)
+        self.parameters = self._numbers(AVERAGES.relu_nodes)
         if self.shapes[0][0] == RELU and self.learning.second_order:
-            self._finer = self._numbers(round(OPTIONS.refinement * OPTIONS.relu_nodes))
+            self._finer = self._numbers(round(AVERAGES.refinement * AVERAGES.relu_nodes))
         if hasattr(classes_closure, "compile"):
             self.compiled = classes_closure
 
@@ -138,7 +138,8 @@ class NumericClassesClosure(ClassesClosure):
     _kink_remedy = "Piecewise-linear units go with each other, ov.erf and ov.quadratic."
 
     def _setup(self):
-        self.parameters, self._finer = np.ones(1), np.full(1, OPTIONS.refinement)  # factors on the numbers of nodes
+        # Factors on the numbers of nodes.
+        self.parameters, self._finer = np.ones(1), np.full(1, AVERAGES.refinement)
         for role, activation in (("activation", self.student), ("teacher_activation", self.teacher)):
             if activation.kinks or activation.code == SIGN:
                 raise ValueError(
@@ -150,18 +151,18 @@ class NumericClassesClosure(ClassesClosure):
         """Raise ``ValueError`` where there are too many fields, or the integrals do not converge."""
         n = S.shape[1] - self.classes.n_classes
         names = " and ".join(dict.fromkeys([str(self.student), str(self.teacher)]))
-        if n > len(OPTIONS.tensor_nodes):
+        if n > len(AVERAGES.tensor_nodes):
             raise ValueError(
-                f"{n} fields of {names} that have means; expected at most {len(OPTIONS.tensor_nodes)} without closed "
+                f"{n} fields of {names} that have means; expected at most {len(AVERAGES.tensor_nodes)} without closed "
                 "forms, or any number of ov.erf, ov.linear, ov.quadratic, ov.relu, ov.leaky_relu."
             )
         if np.min(np.diagonal(self.fields(S)[1], axis1=1, axis2=2)[:, : self.learning.K]) <= 0:
             raise ValueError(f"a student of {names} has zero norm; expected positive Q_kk.")
         error, size = self._change(np.ascontiguousarray(S), w)
-        if not error <= OPTIONS.quadrature_tol * size:
+        if not error <= AVERAGES.quadrature_tol * size:
             raise ValueError(
                 f"averages of {names} over fields that have means do not converge: more nodes change them by "
-                f"{error:.1e}, expected below {OPTIONS.quadrature_tol:g} of {size:.1e}. Causes: kinks, or too large "
+                f"{error:.1e}, expected below {AVERAGES.quadrature_tol:g} of {size:.1e}. Causes: kinks, or too large "
                 f"variances. {self._kink_remedy}"
             )
 
@@ -173,7 +174,7 @@ class NumericClassesClosure(ClassesClosure):
         w, v, means = w[:n], w[:K], S.reshape(G, rows, rows)[:, :n, n:].sum(axis=0)
         for array in (A, B, C, dv):
             array[:] = 0.0
-        grid, p = tensor(widening(round(scale[0] * OPTIONS.tensor_nodes[n - 1])), n)
+        grid, p = tensor(widening(round(scale[0] * AVERAGES.tensor_nodes[n - 1])), n)
         p = p / p.sum()
         for c, (pi, y) in enumerate(zip(weights, labels, strict=True)):
             V = np.einsum("g,gij->ij", ratios[c], S.reshape(G, rows, rows)[:, :n, :n])
@@ -183,9 +184,9 @@ class NumericClassesClosure(ClassesClosure):
             error = w @ g - y
             slope = (dg[:K] * error) @ p
             both = (dg[:K] * p) @ dg.T
-            bent = ((z[:K] - means[:K, c, None]) * dg[:K] * error) @ p - (V[:K] * both) @ w
+            curvature = ((z[:K] - means[:K, c, None]) * dg[:K] * error) @ p - (V[:K] * both) @ w
             first = v[:, None] * both * w
-            first[np.diag_indices(K)] += v * bent / np.diag(V)[:K]
+            first[np.diag_indices(K)] += v * curvature / np.diag(V)[:K]
             dv -= eta_v * pi * (g[:K] * error) @ p
             eps_g += 0.5 * pi * (error * error) @ p
             second = (dg[:K] * (p * (error**2 + noise**2))) @ dg[:K].T if second_order else 0.0

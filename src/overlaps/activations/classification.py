@@ -15,13 +15,13 @@ from ..gaussian.two_point import ERF, LINEAR, NUMERIC, RELU
 class ClassificationOptions(NamedTuple):
     """Tunable numbers of the probability of a wrong sign."""
 
-    half_width: float = 9.0  # of the integral over one field, in standard deviations
-    subpanels: int = 6  # of each panel between kinks, with 16 nodes each
-    scrambles: int = 8  # of Sobol points; the standard error is estimated from their spread
+    half_width: float = 9.0  # range of the integral over one field, in standard deviations
+    subpanels: int = 6  # number in each panel between kinks, with 16 nodes each
+    scrambles: int = 8  # sets of Sobol points; their spread is the standard error
     log2_points: int = 12  # in each scramble; every point is used with its opposite
 
 
-OPTIONS = ClassificationOptions()
+CLASSIFICATION = ClassificationOptions()
 
 
 def misclassified(bound, S, v):
@@ -43,7 +43,7 @@ def misclassified(bound, S, v):
         above = np.array([[_exact(code, m, Vc, w) for m, Vc in zip(*classes, strict=True)] for *classes, w in states])
         return np.where(signs > 0, 1 - above, above) @ weights, np.zeros(len(v))
     wrong = np.array([_sampled(bound.student.g, weights, *x, signs) for x in zip(means, V, v, strict=True)])
-    return wrong.mean(axis=1), wrong.std(axis=1, ddof=1) / np.sqrt(OPTIONS.scrambles)
+    return wrong.mean(axis=1), wrong.std(axis=1, ddof=1) / np.sqrt(CLASSIFICATION.scrambles)
 
 
 def _exact(code, m, V, v):
@@ -74,9 +74,9 @@ def _two_units(code, m, V, v):
         constant = 0.0 if v[0] == 0.0 else v[0] * (max(m[0], 0.0) if code == RELU else 2 * ndtr(m[0]) - 1)
         if constant == 0.0:
             return _one_unit(code, m[1], V[1, 1], v[1]) if v[1] else 0.5
-    sa, end = np.sqrt(max(V[0, 0], 1e-300)), OPTIONS.half_width
+    sa, end = np.sqrt(max(V[0, 0], 1e-300)), CLASSIFICATION.half_width
     edges = np.unique(np.clip([-end, -m[0] / sa, end], -end, end))
-    z, weight = (x[0] for x in panels(edges[None], OPTIONS.subpanels))
+    z, weight = (x[0] for x in panels(edges[None], CLASSIFICATION.subpanels))
     a = m[0] + sa * z
     mean, root = m[1] + V[0, 1] / sa * z, np.sqrt(max(V[1, 1] - V[0, 1] ** 2 / sa**2, 1e-300))
     if code == ERF:  # g(b) > t where v_2 > 0, g(b) < t otherwise; |t| <= 1
@@ -94,13 +94,13 @@ def _two_units(code, m, V, v):
 @cache
 def _points(K):
     """Standard normal points (scrambles, 2 points, K)."""
-    z = np.array([sobol(K, OPTIONS.log2_points, seed) for seed in range(OPTIONS.scrambles)])
+    z = np.array([sobol(K, CLASSIFICATION.log2_points, seed) for seed in range(CLASSIFICATION.scrambles)])
     return np.concatenate([z, -z], axis=1)
 
 
 def _sampled(g, weights, means, V, v, signs):
     """Fraction of wrong signs in each scramble of points (scrambles,)."""
-    total = np.zeros(OPTIONS.scrambles)
+    total = np.zeros(CLASSIFICATION.scrambles)
     for pi, m, Vc, sign in zip(weights, means, V, signs, strict=True):
         values, vectors = np.linalg.eigh(Vc)
         fields = m + _points(len(m)) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T

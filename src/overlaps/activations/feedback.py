@@ -137,7 +137,7 @@ def node_perturbation(
         raise ValueError(f"v has {len(v)} entries; expected at most 6: every unit has a perturbation of its own.")
     activation, sigma, deviation, descend = squared_loss(activation, v_star, noise)
     code, K = activation.code, len(v)
-    points, chances = np.array([-1.0, 0.0, 1.0]) * np.sqrt(3), np.array([1 / 6, 2 / 3, 1 / 6])  # of zeta_k
+    points, chances = np.array([-1.0, 0.0, 1.0]) * np.sqrt(3), np.array([1 / 6, 2 / 3, 1 / 6])  # law of zeta_k
 
     def force(lam, nu, xi, theta, S, F, G):
         which = int(xi)

@@ -23,9 +23,10 @@ class LawOptions(NamedTuple):
     reach: float = 60.0
     extra_reach: float = 4.0  # added for every other size of quadrature, so that an infinite second moment is detected
     end: float = 6.5  # largest |t| on a side with an end, where u = 1e-289
-    first_edges: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # of panels in |t|, before bisection
-    # Change of probability, mean and mean square by halving a panel, above which the panel is halved. Far below, panels
-    # of densities with errors of 1e-12 are halved without end; far above, kinks of a density cause errors of 1e-8.
+    first_edges: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # ends |t| of panels before bisection
+    # Change of probability, mean and mean square by halving a panel, above which the panel is halved. Far below, the
+    # panels of densities with errors of 1e-12 are halved without end; far above, kinks of a density cause errors of
+    # 1e-8.
     panel_tol: float = 1e-11
     sum_tol: float = 1e-9  # accepted deviation of the sum of probabilities from 1
     max_panels: int = 150  # limits the time; laws that need more are refused
@@ -58,23 +59,22 @@ class Law(NamedTuple):
         (x, p), lengths = panel_nodes(size), np.diff(self.panels)
         xi, density = self.at(self.panels[:, :1] + lengths * x)
         xi, weight = xi.ravel(), (density * lengths * p).ravel()
-        used = (
-            weight * np.maximum(np.abs(xi - self.median) / self.scale, 1.0) ** 4 > 1e-25
-        )  # with xi^4, because forces may grow like xi^2
+        # Weighted with xi^4, because forces may grow like xi^2.
+        used = weight * np.maximum(np.abs(xi - self.median) / self.scale, 1.0) ** 4 > 1e-25
         return xi[used], weight[used]
 
     def table(self):
         """The array for ``_rule.noise_nodes``: edges of panels, asinh((xi - median) / scale) and density as a table."""
         low, high = self.panels[0, 0], self.panels[-1, 1]
 
-        def place(t):
+        def asinh_xi(t):
             return np.arcsinh((self.at(np.clip(t, low, high))[0] - self.median) / self.scale)
 
         def density(t):
             return np.where((low <= t) & (t <= high), self.at(np.clip(t, low, high))[1], 0.0)
 
         edges = np.append(self.panels[:, 0], high)
-        table = tabulate((place, density), f"the noise {shown(self.noise)}", LAWS.panel_tol).data
+        table = tabulate((asinh_xi, density), f"the noise {shown(self.noise)}", LAWS.panel_tol).data
         return np.concatenate([[self.median, self.scale, len(edges)], edges, table])
 
 

@@ -205,7 +205,7 @@ class Rule(Immutable):
         tokens = (self.tokens, self.K, self.M) if self.tokens > 1 and self.others is None else ()
         force = compiled("force", self.force, _rule.SIGNATURES.force, FORCE_ARGUMENTS, tokens)
         if self.others is not None:
-            force = force_on_all_tokens(*self.token_functions, self.tokens, self.K, self.M)
+            force = force_on_all_tokens(self.token_functions, self.tokens, self.K, self.M)
             compile_once(force, _rule.SIGNATURES.force)
         error, chance = self.error or _rule.no_error, chance or _rule.no_chance
         return (
@@ -239,7 +239,7 @@ class Rule(Immutable):
         if self.by_block:
             return closure_of_groups(force, error, chance, self.token_groups[0])
         if self.others is not None:
-            return closure_of_one(*self.token_functions, error, self.tokens, self.others_moments[0])
+            return closure_of_one(self.token_functions, error, self.tokens, self.others_moments[0])
         average = _rule.pointer(_rule.rule_closure, _rule.AVERAGE_SIGNATURE)
 
         @_rule.kernel

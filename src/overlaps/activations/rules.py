@@ -32,7 +32,7 @@ LABEL_BREAKS = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0))  # planes lambda = 0 and nu = 
 class ResidualOptions(NamedTuple):
     """Tunable numbers of the tables of ``residual``."""
 
-    log_range: float = 12.0  # of |log(s / scale)| in the tables
+    log_range: float = 12.0  # largest |log(s / scale)| in the tables
     table_tol: float = 1e-12  # relative error of the tables; averages over a law have the rounding of a thousand terms
     graded_panels: int = 26  # beside a break, each half as long as the one before; the last is shorter than the least s
 

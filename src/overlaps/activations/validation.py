@@ -21,7 +21,7 @@ class TrialOptions(NamedTuple):
     # Numbers before and behind each array that detect wrong indices of compiled code; indices further away may crash
     # the process.
     guard_size: int = 64
-    guard_values: tuple[float, float] = (1.7, -2.3)  # of both signs, so that branches differ
+    guard_values: tuple[float, float] = (1.7, -2.3)  # both signs, so that branches differ
 
 
 class Role(NamedTuple):
