@@ -18,7 +18,7 @@ def measure(activation, K):
     X = rng.normal(size=(n, n + 3)) / np.sqrt(n + 3)
     S, w = X @ X.T, rng.uniform(0.5, 1.5, n) * rng.choice([-1, 1], n)
     baselines = {
-        "differences": lambda: Bound._rough_derivatives(bound, S, w),
+        "differences": lambda: Bound._newton_derivatives(bound, S, w),
         "the closure alone": lambda: bound.arrays(S, w),
     }
     name = f"{activation.name}, K = M = {K}"

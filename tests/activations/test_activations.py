@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from overlaps import activations as act
 from overlaps.activations._erf import erf_closure
-from overlaps.activations._numeric import LOG2_POINTS, sobol_square
+from overlaps.activations._numeric import SOBOL, sobol_square
 from overlaps.activations._quadratic import linear_closure, quadratic_closure
 from overlaps.activations._relu import relu_closure
 from overlaps.activations.binding import bind_numeric
@@ -172,7 +172,7 @@ def test_a_jump_of_the_second_derivative_is_refused_by_the_self_check():
     # elu has a continuous slope, so it is no kink, but the midpoint rule converges like 1/n^2 only
     f = bind_numeric(act.Activation.from_function(elu, elu_dg), act.erf, LearningNumbers(1, ETA, ETA_V, NOISE, False))
     S, w = random_state(1, 1, 0)
-    with pytest.raises(ValueError, match="do not settle: with 512 nodes"):
+    with pytest.raises(ValueError, match="do not converge: with 512 nodes"):
         f.check(S, w)
 
 
@@ -372,7 +372,7 @@ def test_absolute_value(K, M):
     # g'^2 = 1, so C_kk = eta^2 v_k^2 E[Delta^2]
     np.testing.assert_allclose(np.diag(found["C"]), ETA**2 * w[:K] ** 2 * (2 * found["eps_g"] + NOISE**2), rtol=1e-12)
     square = np.mean(
-        [sobol_square(S, w, K, act.absolute, act.absolute, sobol(K + M, LOG2_POINTS, seed)) for seed in range(8)],
+        [sobol_square(S, w, K, act.absolute, act.absolute, sobol(K + M, SOBOL.log2_points, seed)) for seed in range(8)],
         axis=0,
     )
     noise = NOISE**2 * 2 / np.pi * arcsin[:K, :K]

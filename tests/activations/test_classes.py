@@ -259,7 +259,7 @@ def test_errors_name_what_came():
     model = ov.committee_machine(2, 1, activation=ov.tanh, **LEARNING)
     with pytest.raises(ValueError, match="label = 1 without means"):
         ov.closure(model, **BLOCKS, label=1.0)
-    with pytest.raises(ValueError, match="averages of tanh .* do not settle"):
+    with pytest.raises(ValueError, match="averages of tanh .* do not converge"):
         ov.closure(model, 400 * S[:2, :2], 400 * S[:2, 2:], 400 * S[2:, 2:], means=MU)
     many = ov.committee_machine(5, 1, activation=ov.tanh, eta=0.5)
     with pytest.raises(ValueError, match="6 fields of tanh that have means; expected at most 4"):

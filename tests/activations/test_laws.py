@@ -71,7 +71,7 @@ def test_a_linear_force_has_the_moments_of_the_law(name):
 
 @few("name", ["uniform", "normal", "beta", "Student"], quick=1)
 def test_a_jump_in_the_noise_is_refused_until_it_is_declared(name):
-    with pytest.raises(ValueError, match="do not settle"):
+    with pytest.raises(ValueError, match="do not converge"):
         numbers(gated, LAWS[name])
     p = LAWS[name].sf(0.3)
     np.testing.assert_allclose(numbers(gated, LAWS[name], breaks=[[0, 0, 1, 0.3]]), [-p, p, 1.3 * p], rtol=1e-8)

@@ -77,7 +77,7 @@ def deviations(seed):
     try:
         c = ov.closure(model, Q=S[:1, :1], R=S[:1, 1:], T=S[1:, 1:])
     except ValueError as refusal:
-        assert "do not settle" in str(refusal)
+        assert "do not converge" in str(refusal)
         return None
     z = rng.standard_normal((SAMPLES, n)) @ root.T
     first, second = sampled(z, rng.choice(noise[0], SAMPLES, p=noise[1]), numbers) / SAMPLES

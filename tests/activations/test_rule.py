@@ -217,9 +217,9 @@ def test_bad_rules(options, message):
 
 
 def test_an_undeclared_jump_is_refused_with_the_declaration_that_is_missing():
-    with pytest.raises(ValueError, match=r"do not settle: sizes differ by .* declare breaks=\[...\]"):
+    with pytest.raises(ValueError, match=r"do not converge: sizes differ by .* declare breaks=\[...\]"):
         closure(ov.Rule(step, K=1, M=1))
-    with pytest.raises(ValueError, match="do not settle"):
+    with pytest.raises(ValueError, match="do not converge"):
         closure(ov.Rule(**{**SIGNS, "breaks": SIGNS["breaks"][:2]}), **THREE)
 
 

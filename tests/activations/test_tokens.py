@@ -281,7 +281,7 @@ def test_tolerances_that_a_lattice_does_not_reach_are_refused():
         for a in range(3):
             F[a, 0] = np.tanh(12 * (lam[a, 0] - nu[(a + 1) % 3, 0]))
 
-    with pytest.raises(ValueError, match="do not settle: sizes differ by .* expected 1e-03; declare breaks"):
+    with pytest.raises(ValueError, match="do not converge: sizes differ by .* expected 1e-03; declare breaks"):
         closure(ov.Rule(steep, K=1, M=1, tokens=3), GENERIC)
 
 

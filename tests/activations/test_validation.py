@@ -164,5 +164,5 @@ def test_a_run_ends_where_probabilities_are_none(recwarn):
     ],
 )
 def test_adagrad_needs_theta_for_itself(make):
-    with pytest.raises(ValueError, match="has a theta of its own, where adagrad_norm keeps"):
+    with pytest.raises(ValueError, match="has a theta of its own, where adagrad_norm stores"):
         ov.rules.adagrad_norm(make())

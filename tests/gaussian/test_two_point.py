@@ -114,9 +114,9 @@ def test_polynomial_arcsine_is_accurate_to_rounding():
 
     def one_by_one(kernel, values):
         work = np.zeros((5, 1))
-        work[_erf.WEIGHT] = 1.0
+        work[_erf.ROW.weight] = 1.0
         for t in values:
-            work[_erf.X] = t
+            work[_erf.ROW.x] = t
             yield kernel(work, 1)
 
     # three roundings beyond 1/2 (root, polynomial, subtraction), two below

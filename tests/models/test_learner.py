@@ -456,7 +456,7 @@ def test_averages_along_a_trajectory():
     traj = ov.solve(model, start, [0.0, 1.0, 3.0])
     np.testing.assert_allclose(ov.field_average(traj, wrong, breaks=WEDGE), traj.eps_g, rtol=1e-9)
     np.testing.assert_allclose(ov.field_average(traj[-1], wrong, model=model, breaks=WEDGE), traj.eps_g[-1:], rtol=1e-9)
-    with pytest.raises(ValueError, match="do not settle"):
+    with pytest.raises(ValueError, match="do not converge"):
         ov.field_average(traj, wrong)
 
 

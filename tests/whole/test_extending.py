@@ -170,7 +170,7 @@ def test_a_record_goes_to_other_processes_and_says_what_is_wrong_with_it():
         Kernels(outside_closure, derivatives=3)
     with pytest.raises(ValueError, match=r"teachers = \(7,\); expected a tuple of codes"):
         Kernels(outside_closure, teachers=(7,))
-    with pytest.raises(ValueError, match="kernels = .*expected a Kernels record"):
+    with pytest.raises(ValueError, match="kernels = .*expected a Kernels instance"):
         ov.Activation("outside", np.sin, np.cos, kernels=outside_closure)
     with pytest.raises(ValueError, match="kinks"):
         ov.Activation("outside", np.sin, np.cos, kinks=("nowhere",))

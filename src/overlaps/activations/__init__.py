@@ -1,13 +1,14 @@
-"""A function and its closure: the first half of "closure x spectrum".
+"""Activations, learning rules and their closures.
 
-``library`` holds the activations, ``kernels`` the registry of their compiled closures by code, ``binding`` finds the
-one of a pair of activations and a rule. Files with an underscore are kernels and are known in this room only: one per
-activation. A new activation is one file of kernels and one record in ``kernels``; a function without closed forms needs
-neither (``numeric``).
+``library`` contains the activations, ``kernels`` the registry of their compiled closures by code, and ``binding``
+chooses the closure of a pair of activations. Modules with an underscore contain kernels and are private to this
+package, one for each activation. A new activation is one module of kernels and one entry in ``kernels``. Functions
+without closed forms are integrated by quadrature (``numeric``).
 
-Students may learn by a rule in place of activations: ``rule`` is its record, ``declared`` what users say of it,
-``certified`` its closure with the sizes of its integrals, ``rules`` the rules of the library, whose committees are in
-``committees``, ``feedback`` and ``rates``. A new rule is one function there and its name in ``rules``.
+Students may learn by a rule instead of the gradient of a loss: ``rule`` defines it, ``validation`` checks functions of
+users, ``adaptive_closure`` is its closure by quadrature, and ``rules`` collects the rules of the library, some of which
+are defined in ``committees``, ``feedback``, ``tokens`` and ``adaptive_rates``. A new rule is one function in one of
+these modules and its name in ``rules``.
 """
 
 from .activation import Activation

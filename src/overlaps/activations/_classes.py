@@ -1,19 +1,19 @@
 """Closure of inputs in classes: fields with means, averaged over the classes.
 
-Centroids are further static rows behind the teachers.  A row of S (n, n), n = K + M + C, holds beside the covariances
-of the K + M fields the means of a field in every class, and column M + c of B is what a centroid drives, pi_c E_c[F_k]:
-the mean is to the centroid what the covariance is to the teacher.  Eigenspaces whose variances differ between classes
-in the same way are a group; each has its own S, A, B, C, one below the other.
+Centroids are further static rows behind the teachers.  A row of S (n, n), n = K + M + n_classes, contains the
+covariances of a field with the K + M fields and its means in all classes.  Column M + c of B is pi_c E_c[F_k], the
+drive by a centroid: means enter as overlaps with centroids, like covariances as overlaps with teachers.  Eigenspaces
+whose variances differ between classes in the same way form a group; S, A, B, C stack one block for each group.
 
-With Delta_0 = sum_i l_i z_i + w_i f_i(z_i) - y, everything of first order in eta is mean gradient and mean Hessian,
+With Delta_0 = sum_i l_i z_i + w_i f_i(z_i) - y, the terms of first order in eta are mean gradient and mean Hessian,
 
     slope_i = E[(l_i + w_i f_i') Delta_0],  gradient_i = E[f_i Delta_0],
     H_ij = E[(l_i + w_i f_i') (l_j + w_j f_j')] + [i = j] w_i E[f_i'' Delta_0].
 
-Units are functions f with codes and, where they are piecewise linear, l_i z_i besides (``shape_of``): one more Gaussian
-field Y = sum_i l_i z_i, whose mean is taken from y and which enters by E[Y f] = E[Y] E[f] + Cov(Y, z) E[f'].
-C = E[F F^T] follows from these for linear and quadratic students (Stein's lemma), for erf by tilting the measure,
-for relu from a smooth integral in two dimensions (``_class_relu``).
+Units are functions f with codes; piecewise-linear ones also have a linear term l_i z_i (``shape_of``).  The linear
+terms are one more Gaussian field Y = sum_i l_i z_i, whose mean is subtracted from y and which enters by E[Y f] = E[Y]
+E[f] + Cov(Y, z) E[f']. C = E[F F^T] follows from these for linear and quadratic students (Stein's lemma), for erf by
+tilting the measure, for relu from a smooth integral in two dimensions (``_class_relu``).
 """
 
 import math
@@ -22,15 +22,15 @@ import numpy as np
 
 from .._base.jit import jit
 from ..gaussian.shifted import one_point, product, shifted_pair, shifted_self
-from ..gaussian.two_point import ERF, LINEAR, PI, QUADRATIC, RELU
+from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU
 from ._class_relu import relu_class_C
 
-HEAD = 8  # numbers before weights, labels, ratios and the rule: see ``Classes``
+HEADER_SIZE = 8  # numbers before weights, labels, ratios and quadrature, see ``classes.ClassesClosure``
 
 
 @jit
 def _functions(mu, S, w, y, K, student, teacher, H, slope, gradient):
-    """Fill H (n, n), slope (n,), gradient (n,) of the functions alone; return eps_g."""
+    """Fill H (n, n), slope (n,), gradient (n,) of units without linear terms; return eps_g."""
     n = mu.size
     eps_g = 0.5 * y * y
     for i in range(n):
@@ -61,7 +61,7 @@ def _functions(mu, S, w, y, K, student, teacher, H, slope, gradient):
 
 @jit
 def class_first_order(mu, S, w, linear, y, K, student, teacher, H, slope, gradient, moment):
-    """Fill H (n, n), slope, gradient and, of units with linear parts, E[z_i Delta_0] (n,); return eps_g."""
+    """Fill H (n, n), slope, gradient and, for units with linear terms, E[z_i Delta_0] (n,); return eps_g."""
     n, mixed = mu.size, False
     for i in range(n):
         y -= linear[i] * mu[i]
@@ -70,13 +70,13 @@ def class_first_order(mu, S, w, linear, y, K, student, teacher, H, slope, gradie
     moment[:] = 0.0
     if not mixed:
         return eps_g
-    pull, mean = np.empty(n), -y
+    mean_slope, mean = np.empty(n), -y
     for i in range(n):
         g, dg, d2g, d3g, _ = one_point(student if i < K else teacher, mu[i], S[i, i])
         cov = 0.0
         for j in range(n):
             cov += S[i, j] * linear[j]
-        pull[i], mean = linear[i] + w[i] * dg, mean + w[i] * g
+        mean_slope[i], mean = linear[i] + w[i] * dg, mean + w[i] * g
         slope[i] += w[i] * cov * d2g
         gradient[i] += cov * dg
         H[i, i] += w[i] * cov * d3g
@@ -85,8 +85,9 @@ def class_first_order(mu, S, w, linear, y, K, student, teacher, H, slope, gradie
         slope[i] += linear[i] * mean
         moment[i] = mu[i] * mean
         for j in range(n):
-            moment[i] += S[i, j] * pull[j]
-            H[i, j] += pull[i] * pull[j] - (pull[i] - linear[i]) * (pull[j] - linear[j])
+            moment[i] += S[i, j] * mean_slope[j]
+            without = (mean_slope[i] - linear[i]) * (mean_slope[j] - linear[j])
+            H[i, j] += mean_slope[i] * mean_slope[j] - without
     return eps_g
 
 
@@ -112,15 +113,15 @@ def _square(mu, S, w, linear, y, K, student, teacher):
 def _erf_C(mu, S, w, linear, y, K, teacher, eta, noise, C):
     """g'_a g'_b = (2/pi) exp(-(z_a^2 + z_b^2)/2) tilts N(mu, S) into a narrower Gaussian with another mean.
 
-    One field after the other: z_a^2 / 2 takes S_.a S_a. / (1 + S_aa) from S, S_.a mu_a / (1 + S_aa) from mu, and leaves
-    the factor exp(-mu_a^2 / 2 (1 + S_aa)) / sqrt(1 + S_aa).
+    One field after the other: z_a^2 / 2 subtracts S_.a S_a. / (1 + S_aa) from S and S_.a mu_a / (1 + S_aa) from mu,
+    with the factor exp(-mu_a^2 / 2 (1 + S_aa)) / sqrt(1 + S_aa).
     """
     n = mu.size
     m, V, row, factor = np.empty(n), np.empty((n, n)), np.empty(n), 0.0
     for a in range(K):
         for b in range(a + 1):
             for i in range(n):  # m[:] = mu takes seconds to compile
-                m[i], factor = mu[i], 2 / PI
+                m[i], factor = mu[i], 2 / math.pi
                 for j in range(n):
                     V[i, j] = S[i, j]
             for c in (a, b):
@@ -159,23 +160,24 @@ def _quadratic_C(mu, S, w, K, H, slope, square, eta, C):
 def classes_closure(S, w, K, code, eta, eta_v, noise, second_order, A, B, C, dv):
     """Fill A, B, C, dv, averaged over the classes; return eps_g.
 
-    Behind w (rows,): codes of student and teacher (``code`` is not asked), numbers of classes and of nodes, (a, b) of
-    units a z + b f(z), students and teachers, then the numbers of ``Classes`` and a rule.
+    Behind w (rows,) follow the codes of student and teacher (``code`` is unused), the numbers of classes and of nodes,
+    (a, b) of units a z + b f(z) for students and for teachers, the arrays of ``Classes``, and the nodes and weights.
     """
     rows = S.shape[1]
     groups, numbers = S.shape[0] // rows, w[rows:]
-    student, teacher, classes, size = int(numbers[0]), int(numbers[1]), int(numbers[2]), int(numbers[3])
-    pi, labels = numbers[HEAD:], numbers[HEAD + classes :]
-    ratios, rule = numbers[HEAD + 2 * classes :], numbers[HEAD + (2 + groups) * classes :]
-    n = rows - classes
+    student, teacher, n_classes, size = int(numbers[0]), int(numbers[1]), int(numbers[2]), int(numbers[3])
+    pi, labels = numbers[HEADER_SIZE:], numbers[HEADER_SIZE + n_classes :]
+    ratios = numbers[HEADER_SIZE + 2 * n_classes :]
+    quadrature = numbers[HEADER_SIZE + (2 + groups) * n_classes :]
+    n = rows - n_classes
     mu, V, H = np.empty(n), np.empty((n, n)), np.empty((n, n))
     slope, gradient, moment, Cc = np.empty(n), np.empty(n), np.empty(n), np.zeros((K, K))
-    linear, bent = np.empty(n), np.empty(n)
+    linear, weight = np.empty(n), np.empty(n)
     for i in range(n):
         kind = 4 if i < K else 6
-        linear[i], bent[i] = numbers[kind] * w[i], numbers[kind + 1] * w[i]
+        linear[i], weight[i] = numbers[kind] * w[i], numbers[kind + 1] * w[i]
     A[:], B[:], C[:], dv[:], eps_g = 0.0, 0.0, 0.0, 0.0, 0.0
-    for c in range(classes):
+    for c in range(n_classes):
         y = labels[c]
         mu[:], V[:] = 0.0, 0.0
         for g in range(groups):
@@ -184,21 +186,21 @@ def classes_closure(S, w, K, code, eta, eta_v, noise, second_order, A, B, C, dv)
                 mu[i] += S[g * rows + i, n + c]
                 for j in range(n):
                     V[i, j] += ratio * S[g * rows + i, j]
-        own_eps = class_first_order(mu, V, bent, linear, y, K, student, teacher, H, slope, gradient, moment)
-        eps_g += pi[c] * own_eps
+        class_eps = class_first_order(mu, V, weight, linear, y, K, student, teacher, H, slope, gradient, moment)
+        eps_g += pi[c] * class_eps
         if second_order:
-            loss = 2 * own_eps + noise * noise
+            loss = 2 * class_eps + noise * noise
             if student == ERF:
-                _erf_C(mu, V, bent, linear, y, K, teacher, eta, noise, Cc)
+                _erf_C(mu, V, weight, linear, y, K, teacher, eta, noise, Cc)
             elif student == RELU:
-                points, weights = rule[:size], rule[size : 2 * size]
-                relu_class_C(mu, V, bent, linear, y, K, teacher, eta, noise, points, weights, Cc)
+                nodes, weights = quadrature[:size], quadrature[size : 2 * size]
+                relu_class_C(mu, V, weight, linear, y, K, teacher, eta, noise, nodes, weights, Cc)
             elif student == QUADRATIC:
-                _quadratic_C(mu, V, bent, K, H, slope, loss, eta, Cc)
+                _quadratic_C(mu, V, weight, K, H, slope, loss, eta, Cc)
             elif student == LINEAR:
                 for k in range(K):
                     for l in range(K):
-                        Cc[k, l] = eta * eta * bent[k] * bent[l] * loss
+                        Cc[k, l] = eta * eta * weight[k] * weight[l] * loss
             else:
                 Cc[:] = math.nan
         for k in range(K):

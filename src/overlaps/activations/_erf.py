@@ -12,12 +12,14 @@ this is I_4 of Saad and Solla (1995), one arcsine per pair (c, d) instead of thr
 
 import math
 from functools import cache
+from math import pi
+from typing import NamedTuple
 
 import numpy as np
 
 from .._base.jit import jit, unsigned_index
 from ..gaussian.elementary import HALF_PI, arctan2, p
-from ..gaussian.two_point import ERF, PI, two_point
+from ..gaussian.two_point import ERF, two_point
 from ._first_order import (
     derivatives_cost,
     fill_first_order,
@@ -29,13 +31,26 @@ from ._first_order import (
 )
 
 
+class WorkspaceRows(NamedTuple):
+    """Rows of the workspace (5, n (n + 1) / 2): tilting vectors, norms, then the packed triangle of pairs (c, d)."""
+
+    e: int = 0
+    f: int = 1
+    norm: int = 2
+    x: int = 3
+    weight: int = 4
+
+
+ROW = WorkspaceRows()
+
+
 @jit(inline=True)
 def tilted_covariance(S, a, b, work, St):
     """Fill the covariance St of the fields under the measure g'_a g'_b N(0, S); return det^(-1/2)."""
     inverse = tilt(S, a, b, work)
     for c in range(S.shape[0]):
         for d in range(S.shape[0]):
-            St[c, d] = S[c, d] - work[E, c] * work[E, d] - work[F, c] * work[F, d]
+            St[c, d] = S[c, d] - work[ROW.e, c] * work[ROW.e, d] - work[ROW.f, c] * work[ROW.f, d]
     return inverse
 
 
@@ -74,7 +89,7 @@ def erf_C_derivatives(S, w, K, teacher, eta, noise, dC):
     St, H, X = np.empty((n, n)), np.empty((n, n)), np.empty((K, K))
     for a in range(K):
         for b in range(a + 1):
-            c = 2 / PI * tilted_covariance(S, a, b, work, St)
+            c = 2 / pi * tilted_covariance(S, a, b, work, St)
             square = 2 * mean_hessian(St, w, K, ERF, teacher, H, gradient) + noise * noise
             _pull_back(St, H, a, b, 0.5 * square, p)
             X[a, b] = X[b, a] = c * square
@@ -95,17 +110,13 @@ def erf_derivatives(S, w, K, teacher, eta, eta_v, noise, second_order, dA, dB, d
         erf_C_derivatives(S, w, K, teacher, eta, noise, dC)
 
 
-# rows of the workspace (5, n (n + 1) / 2): tilting vectors, norms, then the packed triangle of pairs (c, d)
-E, F, NORM, X, WEIGHT = range(5)
-
-
 @jit(fast=True, no_reference_counting=True)
 def _sum_asin_half(work, size):
     """sum_i weight_i asin(x_i) for |x_i| <= 1/2."""
     total = 0.0
     for i in range(size):
-        x = work[X, i]
-        total += work[WEIGHT, i] * (x * p(x * x))
+        x = work[ROW.x, i]
+        total += work[ROW.weight, i] * (x * p(x * x))
     return total
 
 
@@ -114,58 +125,57 @@ def _sum_asin(work, size):
     """sum_i weight_i asin(x_i) for |x_i| <= 1; beyond 1/2 asin x = pi/2 - 2 asin sqrt((1 - x)/2)."""
     total = 0.0
     for i in range(size):
-        x = work[X, i]
+        x = work[ROW.x, i]
         a = abs(x)
-        far = a > 0.5
-        # both branches are the one polynomial, chosen by values: a vector of x needs no jump
-        z = 0.5 * (1.0 - a) if far else a * a
-        y = math.sqrt(z) if far else a
+        large = a > 0.5
+        # Both cases use one polynomial, whose argument is selected without a branch, so that the loop is vectorised.
+        z = 0.5 * (1.0 - a) if large else a * a
+        y = math.sqrt(z) if large else a
         angle = y * p(z)
-        angle = HALF_PI - 2.0 * angle if far else angle
-        total += work[WEIGHT, i] * math.copysign(angle, x)
+        angle = HALF_PI - 2.0 * angle if large else angle
+        total += work[ROW.weight, i] * math.copysign(angle, x)
     return total
 
 
 @jit(inline=True)
 def tilt(S, a, b, work):
-    """Fill the tilting vectors e, f of the pair (a, b), rows E and F of the workspace; return det^(-1/2)."""
+    """Fill the tilting vectors e, f of the pair (a, b) in the workspace; return det^(-1/2)."""
     saa = 1.0 + S[a, a]
     if a == b:
         det = 1.0 + 2.0 * S[a, a]
     else:
-        # the product of variances less S_ab^2 is a difference: in brackets, so that two nearly equal fields keep its
-        # digits
+        # The brackets preserve the digits of the difference for two nearly equal fields.
         det = 1.0 + S[a, a] + S[b, b] + (S[a, a] * S[b, b] - S[a, b] * S[a, b])
     ia, inverse = 1.0 / math.sqrt(saa), 1.0 / math.sqrt(det)
     slope, ib = S[a, b] * ia * ia, saa * ia * inverse
     for c in range(S.shape[0]):
-        work[E, c] = S[a, c] * ia
-        work[F, c] = (S[b, c] - slope * S[a, c]) * ib
+        work[ROW.e, c] = S[a, c] * ia
+        work[ROW.f, c] = (S[b, c] - slope * S[a, c]) * ib
     return inverse
 
 
 @jit(fast=True, no_reference_counting=True)
 def _pack(S, work):
-    """Fill row X with the tilted correlations St_cd / sqrt((1 + St_cc)(1 + St_dd)), triangle row by row.
+    """Fill row x with the tilted correlations St_cd / sqrt((1 + St_cc)(1 + St_dd)), triangle row by row.
 
-    Returns whether any exceeds 1/2 in size, which takes a tilted variance above 1.
+    Returns whether any may exceed 1/2 in size, which requires a tilted variance above 1.
     """
     n = S.shape[0]
-    wide = False
+    large = False
     for c in range(n):
-        e, f = work[E, c], work[F, c]
+        e, f = work[ROW.e, c], work[ROW.f, c]
         variance = S[c, c] - e * e - f * f
         norm = 1.0 / math.sqrt(1.0 + variance)
-        work[NORM, c], work[E, c], work[F, c] = norm, e * norm, f * norm
+        work[ROW.norm, c], work[ROW.e, c], work[ROW.f, c] = norm, e * norm, f * norm
         # |x_cd| <= variance / (1 + variance): no correlation above 1/2 while all tilted variances are below 1
-        wide |= variance > 1.0
+        large |= variance > 1.0
     i = 0
     for c in range(n):
-        e, f, norm = work[E, c], work[F, c], work[NORM, c]
+        e, f, norm = work[ROW.e, c], work[ROW.f, c], work[ROW.norm, c]
         for d in range(c + 1):
-            work[X, i + d] = S[c, d] * norm * work[NORM, d] - e * work[E, d] - f * work[F, d]
+            work[ROW.x, i + d] = S[c, d] * norm * work[ROW.norm, d] - e * work[ROW.e, d] - f * work[ROW.f, d]
         i += c + 1
-    return wide
+    return large
 
 
 @jit(no_reference_counting=True)
@@ -174,12 +184,12 @@ def _tilted_error(S, w, K, teacher, work):
     total = 0.0
     for c in range(S.shape[0]):
         code_c = ERF if c < K else teacher
-        ec, fc = work[E, c], work[F, c]
+        ec, fc = work[ROW.e, c], work[ROW.f, c]
         for d in range(c + 1):
             code_d = ERF if d < K else teacher
-            ed, fd = work[E, d], work[F, d]
+            ed, fd = work[ROW.e, d], work[ROW.f, d]
             scc, sdd = S[c, c] - ec * ec - fc * fc, S[d, d] - ed * ed - fd * fd
-            scd = scc if c == d else S[c, d] - ec * ed - fc * fd  # one sign has a square of exactly one
+            scd = scc if c == d else S[c, d] - ec * ed - fc * fd  # equal arguments give E[sign^2] = 1 exactly
             gg = two_point(code_c, code_d, scc, sdd, scd)[0]
             total += (1.0 if c == d else 2.0) * w[c] * w[d] * gg
     return total
@@ -187,25 +197,25 @@ def _tilted_error(S, w, K, teacher, work):
 
 @jit(inline=True)
 def _weigh(w, n, work):
-    """Fill row WEIGHT with the products of second layers of pairs (c, d)."""
+    """Fill row weight with the products of second layers of pairs (c, d)."""
     i = 0
     for c in range(n):
         for d in range(c + 1):
-            work[WEIGHT, i] = w[c] * w[d] * (1.0 if c == d else 2.0)
+            work[ROW.weight, i] = w[c] * w[d] * (1.0 if c == d else 2.0)
             i += 1
 
 
 @jit(inline=True)
 def _entry(S, w, K, a, b, teacher, eta, noise, work, size):
-    """C_ab; a call from another kernel would cost as much as the entry at K = 2."""
+    """C_ab; inlined because at K = 2 a call costs as much as the entry."""
     inverse = tilt(S, a, b, work)
     if teacher != ERF:
         square = _tilted_error(S, w, K, teacher, work)
     elif _pack(S, work):
-        square = 2 / math.pi * _sum_asin(work, size)
+        square = 2 / pi * _sum_asin(work, size)
     else:
-        square = 2 / math.pi * _sum_asin_half(work, size)
-    return eta * eta * w[a] * w[b] * (square + noise * noise) * (2 / math.pi) * inverse
+        square = 2 / pi * _sum_asin_half(work, size)
+    return eta * eta * w[a] * w[b] * (square + noise * noise) * (2 / pi) * inverse
 
 
 @jit(no_reference_counting=True)
@@ -220,27 +230,27 @@ def erf_C(S, w, K, teacher, eta, noise, C, work):
 
 
 @jit
-def erf_C_chunk(S, w, K, teacher, eta, noise, C, part, parts):
-    """Fill one of ``shares`` interleaved parts of C, the work of one thread: no entry depends on another."""
+def erf_C_chunk(S, w, K, teacher, eta, noise, C, chunk, chunks):
+    """Fill one of ``chunks`` interleaved chunks of C, for one thread; entries do not depend on each other."""
     n = S.shape[0]
     size, i = n * (n + 1) // 2, 0
     work = np.empty((5, size))
     _weigh(w, n, work)
     for a in range(K):
         for b in range(a + 1):
-            # interleaved, because entries (a, b) cost the same and threads then end together
-            if i % parts == part:
+            # Interleaved because all entries cost the same, so that threads finish together.
+            if i % chunks == chunk:
                 C[a, b] = C[b, a] = _entry(S, w, K, a, b, teacher, eta, noise, work, size)
             i += 1
 
 
 @jit(fast=True, no_reference_counting=True)
 def _angles(x, det):
-    """Overwrite S_ij and (1 + S_ii)(1 + S_jj) - S_ij^2 by E[g_i g_j] and E[g_i' g_j'], all in one loop of vectors."""
+    """Overwrite S_ij and (1 + S_ii)(1 + S_jj) - S_ij^2 by E[g_i g_j] and E[g_i' g_j'] in one vectorised loop."""
     for l in range(x.size):
         root = math.sqrt(det[l])
-        x[l] = 2 / math.pi * arctan2(x[l], root)
-        det[l] = 2 / math.pi / root
+        x[l] = 2 / pi * arctan2(x[l], root)
+        det[l] = 2 / pi / root
 
 
 @jit(no_reference_counting=True)
@@ -276,7 +286,7 @@ def erf_first_order(S, w, K, eta, eta_v, A, B, dv, scratch):
 
 @jit(no_reference_counting=True)
 def erf_workspace(n):
-    """Numbers of workspace for n fields: seven triangles, of which two hold the mean Hessian."""
+    """Length of the workspace for n fields: seven triangles, two of which contain the mean Hessian."""
     return 7 * n * (n + 1) // 2
 
 
@@ -311,9 +321,9 @@ def _erf_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)
     w, s = w[:n], S.diagonal()
     one, ww = 1.0 + s, np.multiply.outer(w, w)
     root = 1.0 / np.sqrt(np.add.outer(one, s) + (np.multiply.outer(s, s) - S * S))
-    gradient = (2 / PI) * (np.arcsin(S / np.sqrt(np.multiply.outer(one, one))) @ w)
-    H = (2 / PI) * (ww * root)
-    H.ravel()[:: n + 1] -= (2 / PI) * w / one * ((S * root) @ w)
+    gradient = (2 / pi) * (np.arcsin(S / np.sqrt(np.multiply.outer(one, one))) @ w)
+    H = (2 / pi) * (ww * root)
+    H.ravel()[:: n + 1] -= (2 / pi) * w / one * ((S * root) @ w)
     A[:], B[:], dv[:] = -eta * H[:K, :K], -eta * H[:K, K:], -eta_v * gradient[:K]
     if second_order:
         a, b = _pairs_of(K)
@@ -324,8 +334,8 @@ def _erf_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)
         St = S - e[:, :, None] * e[:, None] - f[:, :, None] * f[:, None]
         norm = 1.0 / np.sqrt(1.0 + np.einsum("pii->pi", St))
         St *= norm[:, :, None] * norm[:, None]
-        square = (2 / PI) * (np.arcsin(St).reshape(-1, n * n) @ ww.ravel())
-        C[a, b] = C[b, a] = eta * eta * (2 / PI) * ww[a, b] * (square + noise * noise) * inverse
+        square = (2 / pi) * (np.arcsin(St).reshape(-1, n * n) @ ww.ravel())
+        C[a, b] = C[b, a] = eta * eta * (2 / pi) * ww[a, b] * (square + noise * noise) * inverse
     return 0.5 * float(w @ gradient)
 
 
@@ -340,7 +350,7 @@ def _seconds(S, w, K, teacher, eta, eta_v, noise, second_order, *_):
 def erf_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     n = S.shape[0]
     end = n + erf_workspace(n)
-    # room for the work arrays lies behind w where a run has made it; other callers pay for an allocation
+    # Integrators append the workspace to w; other callers pay for an allocation.
     if w.size < end:
         return _closure_alone(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)
     return _closure_in(w[n:end], S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)

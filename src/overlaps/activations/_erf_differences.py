@@ -5,7 +5,7 @@ Students and teachers are paired, lambda_k = a_k + x d_k, with x the size of the
 
     Delta / x = (1/x) sum_c v_c [g(a_c + x d_c) - g(a_c)] = sum_c v_c int_0^1 g'(a_c + x t d_c) d_c dt
 
-and every quantity that vanishes with x is computed as its ratio to a power of x, sums of terms of its own size:
+and every quantity that vanishes with x is divided by a power of x, so that sums have terms of the size of the result:
 
     A_kj   = -eta v_k v_j E[g'_k g'_j] - [j = k] eta x v_k E[g''_k Delta / x]
     G_kj   = (A + B)_kj / x = -eta v_k v_j E[g'_k (g'(lambda_j) - g'(a_j)) / x] - [j = k] eta v_k E[g''_k Delta / x]
@@ -16,13 +16,12 @@ At x = 0 this is the flow linearised at the fixed point.  ``t, weight`` are the 
 """
 
 import math
+from math import pi
 
 import numpy as np
 
 from .._base.jit import jit
 from ._erf import tilted_covariance
-
-PI = math.pi
 
 
 @jit
@@ -30,11 +29,11 @@ def _path_fields(Z, K, scale, t, S):
     """Fill S, the covariance of the fields (a_c + scale t_i d_c at index c n + i, then all lambda_k, then all d_k)."""
     n = t.size
     size = S.shape[0]
-    unit, place = np.empty(size, dtype=np.int64), np.empty(size)
+    unit, shift = np.empty(size, dtype=np.int64), np.empty(size)
     for i in range(size):
         path = i < K * n
         unit[i] = i // n if path else (i - K * n) % K
-        place[i] = scale * (t[i % n] if path else 1.0)
+        shift[i] = scale * (t[i % n] if path else 1.0)
     d0 = K * (n + 1)
     for i in range(size):
         c = unit[i]
@@ -43,10 +42,10 @@ def _path_fields(Z, K, scale, t, S):
             if j >= d0:
                 S[i, j] = Z[c, m]
             elif i >= d0:
-                S[i, j] = Z[c, K + m] + place[j] * Z[c, m]
+                S[i, j] = Z[c, K + m] + shift[j] * Z[c, m]
             else:
-                first = place[i] * Z[c, K + m] + place[j] * Z[m, K + c]
-                S[i, j] = Z[K + c, K + m] + first + place[i] * place[j] * Z[c, m]
+                first = shift[i] * Z[c, K + m] + shift[j] * Z[m, K + c]
+                S[i, j] = Z[K + c, K + m] + first + shift[i] * shift[j] * Z[c, m]
             S[j, i] = S[i, j]
 
 
@@ -69,7 +68,7 @@ def _mean_square(S, v, weight):
             covariance = S[d0 + c, d0 + d] - (yy * ci * di - xy * (ci * dj + cj * di) + xx * cj * dj) / det
             row += (1.0 if i == j else 2.0) * v[d] * weight[j % n] * covariance / math.sqrt(det)
         total += v[c] * weight[i % n] * row
-    return 2 / PI * total
+    return 2 / pi * total
 
 
 @jit
@@ -88,7 +87,7 @@ def erf_differences(Z, v, scale, t, weight, eta, second_order, A, G, C):
         xx = 1.0 + S[x, x]
         for j in range(K):
             y = K * n + j
-            A[k, j] = -2 / PI * eta * v[k] * v[j] / math.sqrt(xx * (1.0 + S[y, y]) - S[x, y] * S[x, y])
+            A[k, j] = -2 / pi * eta * v[k] * v[j] / math.sqrt(xx * (1.0 + S[y, y]) - S[x, y] * S[x, y])
         curvature = 0.0  # -E[g''(lambda_k) Delta / x]
         for c in range(K):
             G[k, c] = 0.0
@@ -96,7 +95,7 @@ def erf_differences(Z, v, scale, t, weight, eta, second_order, A, G, C):
                 y = c * n + i
                 yy, xy, hx, hy = 1.0 + S[y, y], S[x, y], S[d0 + c, x], S[d0 + c, y]
                 det = xx * yy - xy * xy
-                factor = 2 / PI * weight[i] * v[c] / (det * math.sqrt(det))
+                factor = 2 / pi * weight[i] * v[c] / (det * math.sqrt(det))
                 G[k, c] += eta * v[k] * factor * (xx * hy - xy * hx)
                 curvature += factor * (yy * hx - xy * hy)
         G[k, k] += eta * v[k] * curvature
@@ -107,5 +106,5 @@ def erf_differences(Z, v, scale, t, weight, eta, second_order, A, G, C):
             for j in range(k + 1):
                 inverse = tilted_covariance(S, K * n + k, K * n + j, work, St)
                 square = _mean_square(St, v, weight)
-                C[k, j] = C[j, k] = eta * eta * v[k] * v[j] * square * 2 / PI * inverse
+                C[k, j] = C[j, k] = eta * eta * v[k] * v[j] * square * 2 / pi * inverse
     return _mean_square(S, v, weight) / 2

@@ -1,13 +1,13 @@
 """Closure kernels: covariance S of all local fields z = (lambda, nu) -> A, B, C, dv and eps_g.
 
 ``w = (v, -v*)`` are the signed readout weights; the error of a sample is ``Delta = sum_c w_c g_c(z_c) - noise xi``.
-Everything of first order in eta is one object, the mean Hessian of the loss Delta^2 / 2 in the space of the fields,
+The terms of first order in eta follow from the mean Hessian of the loss Delta^2 / 2 in the space of the fields,
 
     H_ij = E[d^2 loss / dz_i dz_j] = w_i w_j E[g_i' g_j'] + [i = j] w_i sum_c w_c E[g_i'' g_c],
 
-because Stein's lemma gives A = E[dF/dlambda] = -eta H_KK and B = E[dF/dnu] = -eta H_KM.  Only C = E[F F^T] needs
-more than two fields at a time, so each student activation brings a kernel for C and nothing else.  ``teacher`` is the
-integer code of the teacher's activation (``two_point``).
+because Stein's lemma gives A = E[dF/dlambda] = -eta H_KK and B = E[dF/dnu] = -eta H_KM.  Only C = E[F F^T] depends on
+more than two fields at a time, so each student activation needs only a kernel for C.  ``teacher`` is the integer
+code of the teacher's activation (``two_point``).
 """
 
 import numpy as np
@@ -36,8 +36,7 @@ def mean_hessian(S, w, K, student, teacher, H, gradient):
         H[i, i] = 0.0
     for i in range(n):
         f = student if i < K else teacher
-        # a field with itself: E[g' g'] + E[g'' g] is the whole second derivative, where pairs split it between three
-        # entries
+        # For a field with itself the entry is E[g' g'] + E[g'' g]; for pairs these terms belong to three entries.
         gg, dgdg, d2g_g, _ = two_point(f, f, S[i, i], S[i, i], S[i, i])
         H[i, i] += w[i] * w[i] * (dgdg + d2g_g)
         gradient[i] += w[i] * gg
@@ -46,8 +45,7 @@ def mean_hessian(S, w, K, student, teacher, H, gradient):
             gg, dgdg, d2g_g, g_d2g = two_point(f, h, S[i, i], S[j, j], S[i, j])
             wij = w[i] * w[j]
             H[i, j] = H[j, i] = wij * dgdg
-            # moving z_i bends g_i against all other outputs: these are the diagonal terms, which the table gives with
-            # the pair
+            # The pair also contributes its terms E[g_i'' g_j], E[g_i g_j''] to the diagonal entries.
             H[i, i] += wij * d2g_g
             H[j, j] += wij * g_d2g
             gradient[i] += w[j] * gg
@@ -97,7 +95,7 @@ def assemble(w, K, gg, dd, hh, eta, eta_v, A, B, dv):
                 A[k, j] = -eta * w[k] * w[j] * dd[k, j]
             else:
                 B[k, j - K] = -eta * w[k] * w[j] * dd[k, j]
-        # the sum over j of E[g_k'' g_j] is E[g_k'' Delta], which drives the unit's own field only
+        # The sum over j of E[g_k'' g_j] is E[g_k'' Delta], which enters the diagonal only.
         A[k, k] -= eta * w[k] * curvature
         dv[k] = -eta_v * loss
     for i in range(n):
@@ -116,7 +114,7 @@ def assemble_square(w, K, square, dd, eta, noise, C):
 
 @jit(no_reference_counting=True)
 def unknown_S(i, j, K, n):
-    """Number of the unknown S_ij, i <= j; -1 for an overlap of two teachers."""
+    """Index of the unknown S_ij, i <= j; -1 for an overlap of two teachers."""
     if j < K:
         return i * K - i * (i - 1) // 2 + j - i
     if i < K:
@@ -126,7 +124,7 @@ def unknown_S(i, j, K, n):
 
 @jit(no_reference_counting=True)
 def unknown_v(k, K, n):
-    """Number of the unknown v_k; -1 for a teacher."""
+    """Index of the unknown v_k; -1 for a teacher."""
     return K * (K + 1) // 2 + K * (n - K) + k if k < K else -1
 
 
@@ -138,7 +136,7 @@ def _gradient_pair(i, j, K, n, w, values, dG):
         a, b = (i, j) if k == 0 else (j, i)
         if a < K:
             dG[unknown_S(i, j, K, n), a] += w[b] * p
-            # 1/2, as S_ii enters E[f(z_i)] through half its second derivative (the heat equation of Gaussians)
+            # The factor is 1/2 because dE[f(z_i)]/dS_ii = E[f''(z_i)] / 2 (the heat equation of Gaussians).
             dG[unknown_S(i, i, K, n), a] += 0.5 * w[b] * qi
             if b < K:
                 dG[unknown_v(b, K, n), a] += gg
@@ -179,8 +177,7 @@ def hessian_derivatives(S, w, K, student, teacher, where, value, dG):
                 (unknown_v(i, K, n), wj * p, wj * qi, wj * qj),
                 (unknown_v(j, K, n), wi * p, wi * qi, wi * qj),
             )
-            # a unit pair changes three entries of H, for each of five unknowns; teachers' overlaps are no unknowns, u =
-            # -1
+            # Each of five unknowns of a pair changes three entries of H; u = -1 for overlaps of teachers.
             for u, ij, ii, jj in columns:
                 if u >= 0:
                     where[count, 0], where[count, 1], where[count, 2] = u, i, j
@@ -213,7 +210,7 @@ def first_order_derivatives(S, w, K, student, teacher, eta, eta_v, dA, dB, ddv):
 
 @jit(no_reference_counting=True)
 def loss_derivatives(H, gradient, K, deps):
-    """Fill deps (d_g,) with the derivatives of eps_g, which are H and the gradient themselves."""
+    """Fill deps (d_g,) with the derivatives of eps_g, which are entries of H and of the gradient."""
     n = H.shape[0]
     for i in range(K):
         deps[unknown_v(i, K, n)] = gradient[i]

@@ -6,7 +6,7 @@ formula),
 
     E[Delta^2 | z_k, z_l] = sum_r sum_cd rho_cd^r y_cr y_dr,      y_cr = w_c E_xi[he_r(xi) g_c(m_c + s_c xi)],
 
-so that two outer and one inner dimension are integrated whatever the number of units.  For polynomials all sums are
+so that two outer and one inner dimension are integrated for any number of units.  For polynomials all sums are
 finite and Gauss-Hermite nodes make the result exact.  Each term is positive semi-definite and vanishes with Delta.
 """
 
@@ -19,25 +19,25 @@ from ..gaussian.quadrature import hermite, widening
 from ..gaussian.tables import read
 from ..gaussian.two_point import SQRT_2PI
 
-# outer nodes, inner nodes, Hermite modes
-SIZES = ((24, 32, 16), (32, 40, 24), (48, 48, 32), (64, 64, 40), (96, 96, 64))
+# Outer nodes, inner nodes and Hermite modes of the quadratures that are tried one after the other.
+PAIR_SIZES = ((24, 32, 16), (32, 40, 24), (48, 48, 32), (64, 64, 40), (96, 96, 64))
 
 
 @jit(fast=True)
 def fill_pairs(S, w, K, student, teacher, u, p, xi, q, R, regular, square):
-    """Fill E[g_k' g_l' Delta^2] (K, K) by an outer rule (u, p), an inner rule (xi, q) and R Hermite modes.
+    """Fill E[g_k' g_l' Delta^2] (K, K) with outer nodes (u, p), inner nodes (xi, q) and R Hermite modes.
 
-    ``regular`` says that both rules have equal steps.  Then the inner integrals at all alpha u_a + beta u_b sample a
-    field on one lattice for each b, and only points inside a circle count: the others have less weight than what the
-    rules leave out.
+    If ``regular``, the nodes are equidistant.  The inner integrals at all alpha u_a + beta u_b then sample a field on
+    one lattice for each b, and points (u_a, u_b) outside a circle are left out because their weights are below the
+    truncation error.
     """
-    n, alone, sure = w.size, np.zeros(1), np.ones(1)
+    n, one_node, one_weight = w.size, np.zeros(1), np.ones(1)
     alpha, beta, spread, rho = np.empty(n), np.empty(n), np.empty(n), np.empty((n, n))
     for k in range(K):
         for j in range(k + 1):
             split(S, k, j, alpha, beta, spread, rho)
             power = powers(rho, R)
-            v, r = (u, p) if np.any(beta != 0.0) else (alone, sure)
+            v, r = (u, p) if np.any(beta != 0.0) else (one_node, one_weight)
             modes, known = np.zeros((n, u.size, v.size, R)), np.zeros((u.size, v.size))
             for c in range(n):
                 f = student if c < K else teacher
@@ -74,25 +74,26 @@ def point_modes(f, w, alpha, beta, spread, u, v, xi, q, modes):
 
 @jit(fast=True)
 def lattice_modes(f, w, alpha, beta, spread, u, v, xi, modes):
-    """The same integrals by samples on one lattice for each b; it lies elsewhere below every u_a, which moves weights.
+    """The integrals of ``point_modes`` from samples on one lattice for each b.
 
-    The rule is one standard deviation wider than xi on both sides: points that come and go there have no weight.
+    The position of the lattice relative to the nodes depends on u_a, and so do the weights.  The sum extends one
+    standard deviation beyond xi on both sides, so that points which enter or leave have negligible weight.
     """
     step = xi[1] - xi[0]
     wide = xi.size + math.ceil(2 / step) + 2
-    before, per = 0.5 * (wide - 1) * step, abs(alpha) * (u[1] - u[0]) / (spread * step)
-    lowest = min(alpha * u[0], alpha * u[u.size - 1]) - spread * before
-    samples = np.empty((v.size, wide + int(per * (u.size - 1)) + 1))
+    half, ratio = 0.5 * (wide - 1) * step, abs(alpha) * (u[1] - u[0]) / (spread * step)
+    lowest = min(alpha * u[0], alpha * u[u.size - 1]) - spread * half
+    samples = np.empty((v.size, wide + int(ratio * (u.size - 1)) + 1))
     for b in range(v.size):
         for i in range(samples.shape[1]):
             samples[b, i] = w * read(f, 0, lowest + beta * v[b] + i * spread * step)
     values, weights = np.empty((v.size, wide)), np.empty((modes.shape[2], wide))
     x, q = np.empty(wide), np.empty(wide)
     for a in range(u.size):
-        at = per * (a if alpha > 0.0 else u.size - 1 - a)
+        at = ratio * (a if alpha > 0.0 else u.size - 1 - a)
         start = int(at)
         for i in range(wide):
-            x[i] = i * step - before - (at - start) * step
+            x[i] = i * step - half - (at - start) * step
             q[i] = step * math.exp(-0.5 * x[i] * x[i]) / SQRT_2PI
         for b in range(v.size):
             for i in range(wide):
@@ -128,7 +129,7 @@ def powers(rho, R):
 
 @jit(fast=True)
 def mehler_square(known, y, spread, power):
-    """sum_r sum_cd rho_cd^r y_cr y_dr, where the fields without spread add up to ``known``."""
+    """sum_r sum_cd rho_cd^r y_cr y_dr; ``known`` is the sum of the outputs of fields without spread."""
     mean, total = known, 0.0
     for c in range(spread.size):
         if spread[c] > 0.0:
@@ -142,7 +143,7 @@ def mehler_square(known, y, spread, power):
 
 @jit
 def split(S, k, j, alpha, beta, spread, rho):
-    """Loadings alpha, beta (n,) of all fields on whitened (z_k, z_j); spread (n,) and correlations of what is left."""
+    """Fill loadings alpha, beta (n,) on whitened (z_k, z_j), and deviations (n,) and correlations of the residuals."""
     n = S.shape[0]
     for c in range(n):
         alpha[c] = S[c, k] / math.sqrt(S[k, k]) if S[k, k] > 0.0 else 0.0
@@ -161,13 +162,13 @@ def split(S, k, j, alpha, beta, spread, rho):
 
 
 def covariance(S):
-    """The nearest covariance: conditioning on nearly dependent fields would divide what is indefinite by little."""
+    """S with negative eigenvalues set to zero, because conditioning on nearly dependent fields amplifies them."""
     values, vectors = np.linalg.eigh(S)
     return S if values[0] >= 0 else (vectors * np.maximum(values, 0.0)) @ vectors.T
 
 
 def residual_correlations(residual):
-    """Standard deviations (..., n) and correlations (..., n, n) of a covariance; none for a field without variance."""
+    """Standard deviations (..., n) and correlations (..., n, n) of a covariance; 0 for a field without variance."""
     s = np.sqrt(np.maximum(np.diagonal(residual, axis1=-2, axis2=-1), 0.0))
     unit = np.where(s > 0.0, s, 1.0)
     rho = np.clip(residual / (unit[..., :, None] * unit[..., None, :]), -1.0, 1.0) * (s > 0.0)[..., None]
@@ -176,9 +177,9 @@ def residual_correlations(residual):
     return s, rho
 
 
-def conditional_modes(mean, s, w, K, g, h, rule, modes):
+def conditional_modes(mean, s, w, K, g, h, quadrature, modes):
     """w_c E_xi[he_r(xi) g_c(mean_c + s_c xi)], shape (..., points, n, modes), for students g and teachers h."""
-    xi, q = rule
+    xi, q = quadrature
     z = mean[..., None] + s[..., None, :, None] * xi
     outputs = np.concatenate([g(z[..., :K, :]), h(z[..., K:, :])], axis=-2)
     return (outputs * w[:, None]) @ (hermite(xi, modes) * q[:, None])
@@ -193,8 +194,8 @@ def conditional_product(left, right, rho):
     return total
 
 
-def midpoint_rule(size):
-    """The pair rule for smooth functions."""
+def midpoint_quadrature(size):
+    """Arguments of ``fill_pairs`` for smooth functions."""
     outer, inner, modes = size
     return *widening(outer), *widening(inner), modes, True
 
@@ -202,5 +203,5 @@ def midpoint_rule(size):
 def pair_square(S, w, K, student, teacher, size):
     """E[g_k' g_l' Delta^2] (K, K) of functions without closed forms."""
     square = np.empty((K, K))
-    fill_pairs(S, w, K, student.table.data, teacher.table.data, *midpoint_rule(size), square)
+    fill_pairs(S, w, K, student.table.data, teacher.table.data, *midpoint_quadrature(size), square)
     return square

@@ -1,10 +1,11 @@
 """Rules for one student and one teacher in closed form: forces, and closures with the signature of all others.
 
 Derived with Q = J^2, rho = R / sqrt(Q T), theta the angle of the weights, sigma = sgn nu flipped with probability p,
-m = 1 - 2 p. Forces find the numbers of their rule behind theta, closures behind w. Values of the noise are signs.
+m = 1 - 2 p. Forces read the numbers of their rule behind theta, closures behind w. Values of the noise are signs.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,14 +14,23 @@ from ..gaussian.quadrature import graded
 from ..gaussian.shifted import Phi, both, phi
 from ..gaussian.tables import read
 
-U, P = (np.array(x[len(x) // 2 :]) for x in graded(24))  # u > 0, panels that shrink towards 0, where layers lie
-FAR = 10.0  # argument from which the hazard of the normal distribution is a continued fraction
-SMALL = 0.05  # angle below which theta - sin cos loses digits
-MOST = 300.0  # exponent of a factor beyond which a product of two would overflow
-DIGITS = 36.0  # of the trapezoid rule, in powers of e
-ZERO = 2.8  # height of the zeros of Phi next to the real axis
-WIDEST = 6.0  # strip about the real axis that it sees; the normal density grows beyond
-LOGS = 11.9  # |log(s / scale)| where tables of robust rules end
+
+class PerceptronOptions(NamedTuple):
+    """Numbers of the closed forms and of their one-dimensional sums."""
+
+    hazard_fraction_from: float = 10.0  # argument from which the hazard of the normal law is a continued fraction
+    series_angle: float = 0.05  # angle below which theta - sin cos is a series, because the difference loses digits
+    max_exponent: float = 300.0  # clips factors, because the product of two larger ones overflows
+    # Accuracy exp(-digits) of the trapezoid rule. With twice the digits, steps are half as long.
+    digits: float = 36.0
+    phi_zero_height: float = 2.8  # imaginary part of the zeros of Phi next to the real axis
+    max_strip: float = 6.0  # half-width of the strip of analyticity in use; beyond it, the normal density grows
+    max_log: float = 11.9  # |log(s / scale)| where tables of robust rules end
+
+
+PERCEPTRON = PerceptronOptions()
+# Nodes u > 0 and weights, in panels that shrink towards 0, where integrands have layers.
+HALF_LINE_NODES, HALF_LINE_WEIGHTS = (np.array(x[len(x) // 2 :]) for x in graded(24))
 
 
 @jit(no_reference_counting=True)
@@ -32,7 +42,7 @@ def logistic(x):
 @jit(no_reference_counting=True)
 def hazard(x):
     """phi(x) / Phi(x)."""
-    if x > -FAR:
+    if x > -PERCEPTRON.hazard_fraction_from:
         return phi(x) / Phi(x)
     y = tail = -x
     for n in range(20, 0, -1):
@@ -42,7 +52,7 @@ def hazard(x):
 
 @jit(no_reference_counting=True)
 def angles(S):
-    """(J, sqrt T, angle, its sine, its cosine)."""
+    """(J, sqrt T, angle, sine of the angle, cosine of the angle)."""
     c, r = math.sqrt(max(S[0, 0] * S[1, 1] - S[0, 1] * S[0, 1], 0.0)), S[0, 1]
     theta, size = math.atan2(c, r), math.hypot(c, r)
     if size == 0.0:
@@ -51,9 +61,9 @@ def angles(S):
 
 
 @jit(no_reference_counting=True)
-def slack(theta):
-    """An angle less its sine times cosine."""
-    if theta < SMALL:
+def angle_excess(theta):
+    """Theta - sin(theta) cos(theta)."""
+    if theta < PERCEPTRON.series_angle:
         square = theta * theta
         return 2 / 3 * theta * square * (1 - square / 5 * (1 - 2 * square / 21))
     return theta - math.sin(theta) * math.cos(theta)
@@ -70,7 +80,7 @@ def closed(moments):
         return angle / math.pi
 
     closure.__name__ = moments.__name__
-    closure.__qualname__ = f"closed.{moments.__name__}"  # its symbol in machine code, which no other kernel may have
+    closure.__qualname__ = f"closed.{moments.__name__}"  # the symbol in machine code must be unique
     return jit(closure)
 
 
@@ -116,7 +126,7 @@ def adatron_force(lam, nu, xi, theta, S, F, G):
 def adatron(J, root_t, angle, sin, cos, numbers):
     p = numbers[0]
     m = (1 - 2 * p) / math.pi
-    return -p - m * angle, m * J / root_t * sin, J * J * (p + m * slack(angle))
+    return -p - m * angle, m * J / root_t * sin, J * J * (p + m * angle_excess(angle))
 
 
 @jit
@@ -141,11 +151,12 @@ def logistic_force(lam, nu, xi, theta, S, F, G):
 @closed
 def logistic_sign(J, root_t, angle, sin, cos, numbers):
     slope = square = 0.0
-    for i in range(len(U)):
-        down = logistic(-J * U[i])
-        right = Phi(cos / max(sin, 1e-300) * U[i])
-        slope += 2 * P[i] * down * (1 - down)
-        square += 2 * P[i] * (right * down * down + (1 - right) * (1 - down) ** 2)
+    for i in range(len(HALF_LINE_NODES)):
+        u, p = HALF_LINE_NODES[i], HALF_LINE_WEIGHTS[i]
+        down = logistic(-J * u)
+        right = Phi(cos / max(sin, 1e-300) * u)
+        slope += 2 * p * down * (1 - down)
+        square += 2 * p * (right * down * down + (1 - right) * (1 - down) ** 2)
     return -slope, 1 / math.sqrt(2 * math.pi) / root_t, square
 
 
@@ -163,9 +174,9 @@ def logistic_label_force(lam, nu, xi, theta, S, F, G):
 
 @jit(no_reference_counting=True)
 def step_for(slope, pole=math.pi):
-    """Step of a trapezoid rule for f(slope u) and its normal weight: poles of f lie at a height; logistic at i pi."""
-    strip = min(WIDEST, 0.95 * pole / max(slope, 1e-300))
-    return 2 * math.pi * strip / (DIGITS + strip * strip / 2)
+    """Step of a trapezoid rule for f(slope u) with normal weight; f has poles at +- i pole, the logistic at i pi."""
+    strip = min(PERCEPTRON.max_strip, 0.95 * pole / max(slope, 1e-300))
+    return 2 * math.pi * strip / (PERCEPTRON.digits + strip * strip / 2)
 
 
 @jit(no_reference_counting=True)
@@ -178,6 +189,12 @@ def mean_slope(slope):
     return total
 
 
+@jit(no_reference_counting=True)
+def bounded_exp(x):
+    """exp(x), with x clipped so that the product of two does not overflow."""
+    return math.exp(min(max(x, -PERCEPTRON.max_exponent), PERCEPTRON.max_exponent))
+
+
 @closed
 def logistic_logistic(J, root_t, angle, sin, cos, numbers):
     steep, square = numbers[0] * root_t, 0.0
@@ -185,9 +202,9 @@ def logistic_logistic(J, root_t, angle, sin, cos, numbers):
     m = int(8.6 / k) + 1
     weights, powers = np.empty(2 * m + 1), np.empty(2 * m + 1)
     for j in range(-m, m + 1):
-        weights[m + j], powers[m + j] = k * phi(j * k), math.exp(min(max(-steep * sin * j * k, -MOST), MOST))
+        weights[m + j], powers[m + j] = k * phi(j * k), bounded_exp(-steep * sin * j * k)
     for i in range(int(8.6 / h) + 1):  # C = 2 E[s(beta nu) s(-lambda)^2], at u and -u
-        down, power, mean = logistic(-J * i * h), math.exp(min(max(-steep * cos * i * h, -MOST), MOST)), 0.0
+        down, power, mean = logistic(-J * i * h), bounded_exp(-steep * cos * i * h), 0.0
         for j in range(2 * m + 1):
             mean += weights[j] / (1 + power * powers[j])
         square += (h if i == 0 else 2 * h) * phi(i * h) * (down * down * mean + (1 - down) ** 2 * (1 - mean))
@@ -215,8 +232,8 @@ def optimal_force(lam, nu, xi, theta, S, F, G):
 @closed
 def optimal(J, root_t, angle, sin, cos, numbers):
     steep = cos / max(sin, 1e-300)
-    h, H, i = step_for(steep, ZERO), 0.0, 0
-    while i * h < 8.6 and steep * i * h < FAR:  # beyond, phi(x)^2 is rounding
+    h, H, i = step_for(steep, PERCEPTRON.phi_zero_height), 0.0, 0
+    while i * h < 8.6 and steep * i * h < 10.0:  # beyond x = 10, phi(x)^2 is negligible
         x, tail = steep * i * h, Phi(-steep * i * h)
         H += (h if i == 0 else 2 * h) * phi(i * h) * phi(x) ** 2 / (tail * (1 - tail))
         i += 1
@@ -235,7 +252,7 @@ def residual_force(lam, nu, xi, theta, S, F, G):
 def residual(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     """Behind w: clip, scale of the law, and the table of (a, E[psi^2]) as functions of log(s / scale)."""
     square = max(S[0, 0] - 2 * S[0, 1] + S[1, 1], 0.0)
-    x = min(max(math.log(max(square, 1e-300)) / 2 - math.log(w[3]), -LOGS), LOGS)
+    x = min(max(math.log(max(square, 1e-300)) / 2 - math.log(w[3]), -PERCEPTRON.max_log), PERCEPTRON.max_log)
     a, c = read(w[4:], 0, x), read(w[4:], 1, x)
     A[0, 0], B[0, 0], C[0, 0], dv[0] = -eta * a, eta * a, eta * eta * c, 0.0
     return square / 2

@@ -29,14 +29,14 @@ def piecewise_linear_C(S, w, K, a, b, eta, noise, eps_g, C):
         for d in range(n):
             cov[c] += S[c, d] * w[d] * a[d]
         variance += w[c] * a[c] * cov[c]
-        # a field without variance is independent of all others, as in ``geometry``
+        # A field without variance counts as independent of all others, as in ``geometry``.
         cov[c] = cov[c] / sigma[c] if sigma[c] > 0.0 else 0.0
     relu_square(r, s, arcsin, u, K, n, square)
     add_linear(cov, variance, K, n, r, s, arcsin, u, square)
     noise2 = noise * noise
     for k in range(K):
         for j in range(k + 1):
-            # (a_k + b_k theta_k)(a_l + b_l theta_l) has four terms: no step, one of either, both
+            # The four terms of (a_k + b_k theta_k)(a_l + b_l theta_l).
             total = a[k] * a[j] * (2.0 * eps_g + noise2)
             total += a[j] * b[k] * (square[k, k] + 0.5 * noise2) + a[k] * b[j] * (square[j, j] + 0.5 * noise2)
             total += b[k] * b[j] * (square[k, j] + noise2 * (0.25 + arcsin[k, j] / (2 * math.pi)))
@@ -45,7 +45,7 @@ def piecewise_linear_C(S, w, K, a, b, eta, noise, eps_g, C):
 
 @jit
 def piecewise_linear_closure(S, w, K, a, b, eta, eta_v, noise, second_order, A, B, C, dv):
-    """Fill A, B, C, dv and return eps_g; to first order, relu units of weight w b plus linear terms."""
+    """Fill A, B, C, dv and return eps_g; units are relu units of weight w b plus linear terms."""
     n = S.shape[0]
     H, gradient = np.empty(S.shape), np.empty(n)
     mean_hessian(S, w * b, K, RELU, RELU, H, gradient)
@@ -83,7 +83,7 @@ def kinked_erf_square(S, w, K, a, b):
     for k in range(K):
         for l in range(k + 1):
             for m in range(K, n):
-                # erf(z / sqrt 2) is the sign of z + xi, averaged over xi ~ N(0, 1): a unit field with this deviation
+                # erf(z / sqrt 2) is the mean of sign(z + xi) over xi ~ N(0, 1); z + xi has this standard deviation.
                 scale = math.sqrt(1.0 + S[m, m])
                 rkm, rlm = S[k, m] / (sigma[k] * scale), S[l, m] / (sigma[l] * scale)
                 arc_k, arc_l, arc_m, _ = partial_arcsines(r[k, l], rkm, rlm)

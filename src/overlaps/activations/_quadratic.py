@@ -73,8 +73,7 @@ def quadratic_C(S, w, K, H, eta, noise, eps_g, C):
     SH = _half_sandwich(S, H, K)
     for k in range(K):
         for j in range(k + 1):
-            # E[l_k l_j Delta^2]: both fields paired with each other, then each with Delta, which is what S H S counts
-            # twice
+            # E[z_k z_j Delta^2]: the two fields are paired with each other, or each with Delta, in two ways.
             total = (2 * eps_g + noise * noise) * S[k, j]
             for i in range(n):
                 total += 2 * SH[k, i] * S[i, j]
@@ -95,8 +94,7 @@ def _add_sandwich_derivatives(S, SH, K, where, value, count, dX):
     n = S.shape[0]
     for e in range(count):
         u, i, j = where[e, 0], where[e, 1], where[e, 2]
-        # the list has each symmetric entry once: off the diagonal it stands for two, on it the sum below counts it
-        # twice
+        # The list contains H_ij, i <= j, once; the sum below counts diagonal entries twice.
         x = value[e] if i != j else 0.5 * value[e]
         for k in range(K):
             for m in range(K):
@@ -128,7 +126,7 @@ def quadratic_C_derivatives(S, w, K, teacher, eta, noise, where, value, count, d
             for i in range(n):
                 X[k, j] += 2 * SH[k, i] * S[i, j]
             for u in range(deps.size):
-                # the factor 2 of both terms; deps holds the derivative of eps_g itself
+                # The factor 2 of 2 eps_g S and of 2 S H S.
                 dC[u, k, j] = 2 * (dC[u, k, j] + deps[u] * S[k, j])
             dC[unknown_S(min(k, j), max(k, j), K, n), k, j] += square
     readout_product(X, w, K, n, 4 * eta * eta, dC)

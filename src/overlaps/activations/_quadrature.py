@@ -1,16 +1,18 @@
-"""Gaussian integrals of functions without closed forms: two fields by product rules, up to four by a tensor rule.
+"""Gaussian integrals of functions without closed forms: product quadratures of two fields, tensor ones of up to four.
 
 Functions are tables (``gaussian.tables``).  Fields are whitened, z = L u with S = L L^T, and u is integrated by the
 midpoint rule.  For a function analytic in a strip around the real axis (tanh, gelu, softplus) it converges
-geometrically, and faster than Gauss-Hermite, whose nodes spread over ranges where the weight is nothing.  A kink makes
-any of these rules converge like 1/n^2; :class:`Ladder` compares sizes and refuses what does not settle.
+geometrically, and faster than Gauss-Hermite, many of whose nodes have negligible weight.  With a kink, any of these
+quadratures converges like 1/n^2; :class:`Ladder` compares sizes and refuses integrals that do not converge.
 
-Two fields are a sum over Hermite modes (Mehler), E[f(a) h(b)] = sum_r rho^r E[he_r(u) f(sigma_a u)]
-E[he_r(u) h(sigma_b u)], as long as it ends; the plane is integrated where wide fields are nearly parallel.
+Averages of two fields are sums over Hermite modes (Mehler), E[f(a) h(b)] = sum_r rho^r E[he_r(u) f(sigma_a u)]
+E[he_r(u) h(sigma_b u)].  Where the sum does not converge, because wide fields are nearly parallel, the plane is
+integrated.
 """
 
 import math
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,17 +22,32 @@ from ..gaussian.quadrature import factor, graded, hermite, midpoint, widening
 from ..gaussian.tables import NOTHING, read, read_array, read_both
 from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, SQRT_2PI, two_point
 
-PLANE_NODES = (64, 96, 128, 192, 256, 384, 512)  # the largest settle tanh at a variance of 60
+PLANE_NODES = (64, 96, 128, 192, 256, 384, 512)  # with 512, tanh converges up to a variance of 60
 TENSOR_NODES = {2: (64, 96, 128, 192), 3: (32, 48, 64, 96), 4: (24, 32, 48)}  # by number of fields
-# Multiples of the last tested variances and scale: beyond these, sizes are tested again.
-GROWN, FALLEN = 1.1, 0.1
-WIDE = 12.0  # standard deviations that Hermite modes need: he_r grows like exp(u^2 / 4)
-TAIL = 1e-14  # size of the last modes, relative to the functions, at which the sum over modes has not ended
+
+
+class ModeOptions(NamedTuple):
+    """Tunable numbers of sums over Hermite modes, and of the tests of their size."""
+
+    # Half-width of the nodes in standard deviations. Smaller ones truncate high modes, because he_r grows like
+    # exp(u^2 / 4).
+    half_width: float = 12.0
+    tail_tol: float = 1e-14  # size of the last four modes, relative to the sum, above which the sum is not converged
+    # Factors on the variances and on the scale of the last test beyond which sizes are tested again. Closer to 1,
+    # tests, which evaluate a larger size, are more frequent.
+    max_growth: float = 1.1
+    min_scale: float = 0.1
+    # Factor on the tested variances beyond which the compiled closure returns nan, so that the integrator rejects the
+    # step. Larger factors accept untested integrals.
+    max_compiled_growth: float = 1.5
+
+
+MODES = ModeOptions()
 
 
 @jit
 def third(table, x, dg):
-    """g''(x); without it x g' stands in for it and Stein's lemma repairs the integral."""
+    """g''(x), or x g'(x) if the table has no g'': ``stein`` then corrects the integral."""
     return read(table, 2, x) if table[2] > 2 else x * dg
 
 
@@ -43,14 +60,14 @@ def stein(table, integral, variance, covariance, slopes):
 
 
 @cache
-def _mode_rule(n):
-    """Nodes (2 n,), their weights, and he_r there (n, 2 n), r! he_r^2 normalised to one."""
-    u, p = midpoint(2 * n, WIDE)
+def _mode_nodes(n):
+    """Nodes (2 n,), their weights, and the orthonormal he_r at the nodes (n, 2 n)."""
+    u, p = midpoint(2 * n, MODES.half_width)
     return u, p, np.ascontiguousarray(hermite(u, n).T)
 
 
 def _fill_modes(table, sigma, n, values, modes):
-    u, p, he = _mode_rule(n)
+    u, p, he = _mode_nodes(n)
     values[:] = p * read_array(table, sigma * u, 3)
     modes[:] = values @ he.T
 
@@ -59,10 +76,10 @@ def _fill_modes(table, sigma, n, values, modes):
 def fill_modes(table, sigma, n, values, modes):
     """Fill values (3, 2 n) = p (g, g', g'') on 2 n nodes, and modes (3, n) = E[he_r(u) g(sigma u)] and so on."""
     N = 2 * n
-    step = 2 * WIDE / N
+    step = 2 * MODES.half_width / N
     he, before, u = np.ones(N), np.zeros(N), np.empty(N)
     for i in range(N):
-        u[i] = WIDE * ((2 * i + 1) / N - 1)
+        u[i] = MODES.half_width * ((2 * i + 1) / N - 1)
         p = step * math.exp(-0.5 * u[i] * u[i]) / SQRT_2PI
         g, dg = read_both(table, sigma * u[i])
         values[0, i], values[1, i], values[2, i] = p * g, p * dg, p * third(table, sigma * u[i], dg)
@@ -81,17 +98,17 @@ def fill_modes(table, sigma, n, values, modes):
 
 
 def _same(table, sigma, n, values):
-    g, dg = read_array(table, sigma * _mode_rule(n)[0], 2)
+    g, dg = read_array(table, sigma * _mode_nodes(n)[0], 2)
     gg, dd, hh = values[0] @ g, values[1] @ dg, values[2] @ g
     return gg, dd, stein(table, hh, sigma * sigma, sigma * sigma, dd)
 
 
 @jit(fast=True, python=_same)
 def same(table, sigma, n, values):
-    """E[g g], E[g' g'], E[g'' g] of one field, from the values of its modes."""
+    """E[g g], E[g' g'], E[g'' g] of one field, from the values of ``fill_modes``."""
     gg = dd = hh = 0.0
     for i in range(2 * n):
-        g, dg = read_both(table, sigma * WIDE * ((2 * i + 1) / (2 * n) - 1))
+        g, dg = read_both(table, sigma * MODES.half_width * ((2 * i + 1) / (2 * n) - 1))
         gg += values[0, i] * g
         dd += values[1, i] * dg
         hh += values[2, i] * g
@@ -104,13 +121,13 @@ def _mehler_pair(f, h, saa, sbb, sab, x, y):
     terms = power * np.array([x[0] * y[0], x[1] * y[1], x[2] * y[0], x[0] * y[2]])
     gg, dd, hf, fh = terms.sum(axis=1).tolist()
     sizes = np.abs(terms).max(axis=0)
-    ended = not sizes[-4:].max() > TAIL * sizes.sum()
-    return gg, dd, stein(f, hf, saa, sab, dd), stein(h, fh, sbb, sab, dd), ended
+    converged = not sizes[-4:].max() > MODES.tail_tol * sizes.sum()
+    return gg, dd, stein(f, hf, saa, sab, dd), stein(h, fh, sbb, sab, dd), converged
 
 
 @jit(fast=True, python=_mehler_pair)
 def mehler_pair(f, h, saa, sbb, sab, x, y):
-    """E[f h], E[f' h'], E[f'' h], E[f h''] from modes x, y (3, n), and whether the sums have ended."""
+    """E[f h], E[f' h'], E[f'' h], E[f h''] from modes x, y (3, n), and whether the sums converge."""
     rho = sab / math.sqrt(saa * sbb) if saa > 0.0 and sbb > 0.0 else 0.0
     rho, power = min(max(rho, -1.0), 1.0), 1.0
     gg = dd = hf = fh = size = last = 0.0
@@ -123,14 +140,14 @@ def mehler_pair(f, h, saa, sbb, sab, x, y):
         if r >= x.shape[1] - 4:
             last = max(last, term)
         power *= rho
-    return gg, dd, stein(f, hf, saa, sab, dd), stein(h, fh, sbb, sab, dd), not last > TAIL * size
+    return gg, dd, stein(f, hf, saa, sab, dd), stein(h, fh, sbb, sab, dd), not last > MODES.tail_tol * size
 
 
 def _plane_pair(f, h, saa, sbb, sab, n):
     slope = sab / saa if saa > 0.0 else 0.0
     spread = math.sqrt(max(sbb - slope * sab, 0.0))
     m = n if spread > 0.0 else 1
-    u, p, _ = _mode_rule(n)
+    u, p, _ = _mode_nodes(n)
     x, q = midpoint(n) if m > 1 else (np.zeros(1), np.ones(1))
     a = math.sqrt(saa) * u
     h0, h1, h2 = read_array(h, slope * a[:, None] + spread * x, 3) @ q
@@ -141,13 +158,13 @@ def _plane_pair(f, h, saa, sbb, sab, n):
 
 @jit(fast=True, python=_plane_pair)
 def plane_pair(f, h, saa, sbb, sab, n):
-    """The same four integrals by the midpoint rule in the plane, on the nodes of ``same`` along a; saa >= sbb."""
+    """The integrals of ``mehler_pair`` by the midpoint rule in the plane, for saa >= sbb."""
     slope = sab / saa if saa > 0.0 else 0.0
     spread = math.sqrt(max(sbb - slope * sab, 0.0))
     m = n if spread > 0.0 else 1
     gg = dd = hf = fh = 0.0
     for i in range(2 * n):
-        u = WIDE * ((2 * i + 1) / (2 * n) - 1)
+        u = MODES.half_width * ((2 * i + 1) / (2 * n) - 1)
         a = math.sqrt(saa) * u
         h0 = h1 = h2 = 0.0
         for j in range(m):
@@ -156,7 +173,7 @@ def plane_pair(f, h, saa, sbb, sab, n):
             b = slope * a + spread * x
             g, dg = read_both(h, b)
             h0, h1, h2 = h0 + q * g, h1 + q * dg, h2 + q * third(h, b, dg)
-        p = WIDE / n * math.exp(-0.5 * u * u) / SQRT_2PI
+        p = MODES.half_width / n * math.exp(-0.5 * u * u) / SQRT_2PI
         g, dg = read_both(f, a)
         gg, dd, hf, fh = gg + p * g * h0, dd + p * dg * h1, hf + p * third(f, a, dg) * h0, fh + p * g * h2
     return gg, dd, stein(f, hf, saa, sab, dd), stein(h, fh, sbb, sab, dd)
@@ -180,12 +197,12 @@ def conditional(code, m, s):
 
 @jit
 def line_pair(f, mixture, saa, sbb, sab, u, p):
-    """The same four integrals when the partner has closed-form conditional expectations: one dimension is left.
+    """The integrals of ``mehler_pair`` in one dimension, where h has closed-form conditional expectations.
 
     ``mixture`` is (code, amplitudes, scales).
     """
     slope = sab / saa if saa > 0.0 else 0.0
-    # at least 1e-8 wide, so that relu'' is resolved by the graded rule; the value changes by less than rounding
+    # At least 1e-8 wide, so that graded nodes resolve relu''; this changes the value by less than rounding.
     spread = max(math.sqrt(max(sbb - slope * sab, 0.0)), 1e-8 * math.sqrt(sbb), 1e-150)
     J = mixture.size // 2
     gg = dd = hf = fh = 0.0
@@ -204,7 +221,7 @@ def line_pair(f, mixture, saa, sbb, sab, u, p):
 
 @jit
 def closed_pair(f, h, saa, sbb, sab):
-    """The same four integrals of two mixtures of closed forms."""
+    """The integrals of ``mehler_pair`` for two mixtures of closed forms."""
     I, J = f.size // 2, h.size // 2
     gg = dd = hf = fh = 0.0
     for i in range(I):
@@ -217,7 +234,7 @@ def closed_pair(f, h, saa, sbb, sab):
 
 
 def _tables_cost(S, K, student, teacher, student_mixture, teacher_mixture, n, u, *_):
-    """Seconds without compilation, most of them where a partner is a sum of closed forms."""
+    """Seconds without compilation; pairs in which one function is a sum of closed forms are the most expensive."""
     closed = (student_mixture.size > 0) + (teacher_mixture.size > 0)
     size = len(S)
     return size * size * (1e-4 + (2e-6 * u.size if closed == 1 else 0.0)) + size * 3e-4
@@ -225,7 +242,7 @@ def _tables_cost(S, K, student, teacher, student_mixture, teacher_mixture, n, u,
 
 @jit(cost=_tables_cost)
 def fill_tables(S, K, student, teacher, student_mixture, teacher_mixture, n, u, p, gg, dd, hh):
-    """Fill gg = E[g_i g_j] (n, n), dd = E[g_k' g_j'] (K, n), hh = E[g_k'' g_j] (K, n); (u, p) is a graded rule."""
+    """Fill gg = E[g_i g_j] (n, n), dd = E[g_k' g_j'] (K, n), hh = E[g_k'' g_j] (K, n); (u, p) are graded nodes."""
     size = S.shape[0]
     values, modes = np.empty((size, 3, 2 * n)), np.empty((size, 3, n))
     for i in range(size):
@@ -234,7 +251,7 @@ def fill_tables(S, K, student, teacher, student_mixture, teacher_mixture, n, u, 
             fill_modes(student if i < K else teacher, math.sqrt(max(S[i, i], 0.0)), n, values[i], modes[i])
     for i in range(size):
         f, exact_f = (student, student_mixture) if i < K else (teacher, teacher_mixture)
-        saa = max(S[i, i], 0.0)  # an integrator may overshoot where a norm vanishes
+        saa = max(S[i, i], 0.0)  # a trial step of an integrator may make a small norm negative
         for j in range(i + 1):
             h, exact_h = (student, student_mixture) if j < K else (teacher, teacher_mixture)
             sbb, sab = max(S[j, j], 0.0), saa if i == j else S[i, j]
@@ -248,8 +265,8 @@ def fill_tables(S, K, student, teacher, student_mixture, teacher_mixture, n, u, 
                 a, b, c = same(f, math.sqrt(saa), n, values[i])
                 d = c
             else:
-                a, b, c, d, ended = mehler_pair(f, h, saa, sbb, sab, modes[i], modes[j])
-                if not ended:
+                a, b, c, d, converged = mehler_pair(f, h, saa, sbb, sab, modes[i], modes[j])
+                if not converged:
                     if saa >= sbb:
                         a, b, c, d = plane_pair(f, h, saa, sbb, sab, n)
                     else:
@@ -262,14 +279,14 @@ def fill_tables(S, K, student, teacher, student_mixture, teacher_mixture, n, u, 
 
 
 def mixture_array(mixture):
-    """(code, amplitudes, scales) for kernels; nothing for None."""
+    """The array (code, amplitudes, scales) for kernels; an empty array for None."""
     return NOTHING if mixture is None else np.array([mixture.code, *mixture.amplitudes, *mixture.scales])
 
 
 def tables(S, K, student, teacher, n):
-    """E[g_i g_j] (n, n), E[g_k' g_j'] (K, n) and E[g_k'' g_j] (K, n), all that A, B, dv and eps_g need.
+    """E[g_i g_j] (n, n), E[g_k' g_j'] (K, n) and E[g_k'' g_j] (K, n), which determine A, B, dv and eps_g.
 
-    ``student`` and ``teacher`` are pairs (activation, exact mixture or None); n is the size of the rules.
+    ``student`` and ``teacher`` are pairs (activation, exact mixture or None); n is the size of the quadrature.
     """
     size = len(S)
     out = np.empty((size, size)), np.empty((K, size)), np.empty((K, size))
@@ -281,9 +298,9 @@ def tables(S, K, student, teacher, n):
 
 @jit(fast=True)
 def fill_tensor(S, w, K, student, teacher, L, u, p, square):
-    """Fill E[g_k' g_l' Delta^2] (K, K) by the tensor rule on all fields at once, nodes u and weights p for each.
+    """Fill E[g_k' g_l' Delta^2] (K, K) with a tensor grid of all fields, nodes u and weights p for each.
 
-    z = L u with students first and L triangular: g'_k lives on the first k + 1 axes, so teachers are summed out first.
+    z = L u with students first and L triangular: g'_k depends on the first k + 1 axes, so teachers are summed first.
     """
     size, n = w.size, u.size
     index, start = np.zeros(size, np.int64), np.zeros(size, np.int64)
@@ -291,7 +308,7 @@ def fill_tensor(S, w, K, student, teacher, L, u, p, square):
     square[:] = 0.0
     changed, total = 0, 0.0
     while True:
-        for i in range(changed, size):  # g and weight: sums and products over the axes up to here
+        for i in range(changed, size):  # cumulative sums g and products weight over the axes
             z = 0.0
             for j in range(i + 1):
                 z += L[i, j] * u[index[j]]
@@ -309,7 +326,7 @@ def fill_tensor(S, w, K, student, teacher, L, u, p, square):
                 break
             index[changed] = start[changed]
             changed -= 1
-        if changed < K:  # all teachers summed out
+        if changed < K:  # the sum over all teachers is complete
             for k in range(K):
                 for j in range(K):
                     square[k, j] += total * slope[k] * slope[j]
@@ -319,7 +336,7 @@ def fill_tensor(S, w, K, student, teacher, L, u, p, square):
 
 
 def tensor_square(S, w, K, student, teacher, n):
-    """E[g_k' g_l' Delta^2] (K, K) by the tensor rule; n nodes in each dimension."""
+    """E[g_k' g_l' Delta^2] (K, K) on a tensor grid with n nodes in each dimension."""
     square = np.empty((K, K))
     fill_tensor(S, w, K, student.table.data, teacher.table.data, factor(S), *widening(n), square)
     return square
@@ -327,20 +344,20 @@ def tensor_square(S, w, K, student, teacher, n):
 
 @jit(cost=small)
 def changed(S, scale, tested):
-    """Whether S (n, n) and scale have left what ``tested`` = (variances, scale) says of all states nearby."""
+    """Whether S (n, n) or the scale is too far from ``tested`` = (variances, scale) for the tested size."""
     for i in range(S.shape[0]):
-        if not S[i, i] <= GROWN * tested[i]:
+        if not S[i, i] <= MODES.max_growth * tested[i]:
             return True
-    return not scale >= FALLEN * tested[S.shape[0]]
+    return not scale >= MODES.min_scale * tested[S.shape[0]]
 
 
 class Ladder:
-    """An integral at growing sizes of its rule: the first that agrees with the next one, never a smaller one later.
+    """An integral with the first size of quadrature that agrees with the next one; the size never decreases.
 
     ``evaluate(size, S, w)`` returns arrays, the first of which sets the scale.  The size is tested at the first call
     and again when a variance has grown by a tenth or the scale has dropped tenfold; in between the integral is one
-    smooth function of S.  ``error`` is the relative difference from the next size; above ``limit`` a ``ValueError`` is
-    raised.
+    smooth function of S.  ``error`` is the relative difference from the next size.  If it exceeds ``limit``,
+    ``ValueError`` is raised.
     """
 
     def __init__(self, evaluate, sizes, *, goal, limit, refusal):
@@ -357,17 +374,17 @@ class Ladder:
         return self.tried(self.evaluate(self.size, S, w), S, w)
 
     def tried(self, value, S, w):
-        """The value at S, w, given the value of the size in use."""
+        """The value at S, w, given the value for the size in use."""
         if not self.tested.size or changed(S, np.max(np.abs(value[0])), self.tested):
             value = self._climb(value, S, w)
             self.tested = np.append(np.diag(S), np.max(np.abs(value[0])))
         return value
 
     def _climb(self, value, S, w):
-        # differences below the floor are rounding: Delta vanishes when the student has learned the teacher
+        # Differences below the floor are rounding, because Delta vanishes when the student equals the teacher.
         floor = 1e-12 * np.sum(np.abs(w)) ** 2
         rung, error, previous = self.rung, np.inf, 0.0
-        if rung + 1 == len(self.sizes):  # the largest size has no finer one to agree with: test the step to it
+        if rung + 1 == len(self.sizes):  # the largest size is compared with the one before
             coarser = self.evaluate(self.sizes[rung - 1], S, w)
             scale = np.max(np.abs(value[0])) + floor
             error = max(np.max(np.abs(a - b)) for a, b in zip(value, coarser, strict=True)) / scale
@@ -381,6 +398,6 @@ class Ladder:
             rung, value = rung + 1, finer
         if not error <= self.limit:
             raise ValueError(self.refusal.format(error=error, size=self.sizes[-1], limit=self.limit))
-        # one difference may be small by chance; the one before bounds how much smaller it can honestly be
+        # The estimate is at least a hundredth of the previous difference: one difference may be small by chance.
         self.rung, self.error = rung, max(error, 1e-2 * previous)
         return value

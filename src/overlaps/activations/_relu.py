@@ -14,6 +14,7 @@ Other teachers add the terms of ``_relu_teachers``.
 """
 
 import math
+from math import pi
 
 import numpy as np
 
@@ -23,8 +24,6 @@ from ..gaussian.orthants import complement, orthants
 from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU
 from ._first_order import first_order
 from ._relu_teachers import add_erf, add_linear_teacher, add_quadratic
-
-PI = math.pi
 
 
 @jit
@@ -38,10 +37,10 @@ def geometry(S):
     sigma, r, s, arcsin = np.empty(n), np.empty((n, n)), np.empty((n, n)), np.empty((n, n))
     for i in range(n):
         sigma[i] = math.sqrt(max(S[i, i], 0.0))
-        r[i, i], s[i, i], arcsin[i, i] = 1.0, 0.0, 0.5 * PI
+        r[i, i], s[i, i], arcsin[i, i] = 1.0, 0.0, 0.5 * pi
         for j in range(i):
             scale = math.sqrt(max(S[i, i] * S[j, j], 0.0))  # not sigma_i sigma_j: equal fields must have r = 1 exactly
-            # overshoot by rounding or by a trial stage of the integrator; beyond 1 roots and arcsines would be nan
+            # Clipped because rounding or a trial step of the integrator may give |r| > 1, and nan for the roots.
             rij = min(max(S[i, j] / scale, -1.0), 1.0) if scale > 0.0 else 0.0
             r[i, j] = r[j, i] = rij
             s[i, j] = s[j, i] = complement(rij)
@@ -62,9 +61,9 @@ def _four(a, b, c, d, r, s, P4, q):
 @jit(no_reference_counting=True)
 def _add_set(i, j, k, l, K, r, s, u, q, square):
     """Add the set i < j < k < l of different fields to every pair of students in it."""
-    # the expensive call: once for a set of four fields, whichever of its pairs are students
+    # The expensive call is made once for a set of four fields, for all pairs of students in it.
     P4, pij, pik, pil, pjk, pjl, pkl = orthants(r[i, j], r[i, k], r[i, l], r[j, k], r[j, l], r[k, l])
-    c = 1.0 / (2 * PI)
+    c = 1.0 / (2 * pi)
     q[i, j] = q[j, i] = c * pij
     q[i, k] = q[k, i] = c * pik
     q[i, l] = q[l, i] = c * pil
@@ -72,7 +71,7 @@ def _add_set(i, j, k, l, K, r, s, u, q, square):
     q[j, l] = q[l, j] = c * pjl
     q[k, l] = q[l, k] = c * pkl
     square[j, i] += 2 * u[k] * u[l] * _four(i, j, k, l, r, s, P4, q)
-    # only pairs of students have an entry of C; those with a teacher at k or l are left out
+    # Pairs with a teacher at k or l have no entry of C.
     if k < K:
         square[k, i] += 2 * u[j] * u[l] * _four(i, k, j, l, r, s, P4, q)
         square[k, j] += 2 * u[i] * u[l] * _four(j, k, i, l, r, s, P4, q)
@@ -87,17 +86,17 @@ def _pair(a, b, n, r, s, arcsin, u):
     """Terms of E[theta(a) theta(b) (sum_c u_c c_+)^2], a != b, in which at most three fields are different."""
     rab, sab = r[a, b], s[a, b]
     per_sab = 1.0 / sab if sab > 0.0 else 0.0
-    P2 = 0.25 + arcsin[a, b] / (2 * PI)
-    total = (u[a] * u[a] + u[b] * u[b]) * (P2 + rab * sab / (2 * PI)) + 2 * u[a] * u[b] * (rab * P2 + sab / (2 * PI))
+    P2 = 0.25 + arcsin[a, b] / (2 * pi)
+    total = (u[a] * u[a] + u[b] * u[b]) * (P2 + rab * sab / (2 * pi)) + 2 * u[a] * u[b] * (rab * P2 + sab / (2 * pi))
     for c in range(n):
         if c == a or c == b:
             continue
         rac, rbc, sac, sbc = r[a, c], r[b, c], s[a, c], s[b, c]
-        P3 = 0.125 + (arcsin[a, b] + arcsin[a, c] + arcsin[b, c]) / (4 * PI)
+        P3 = 0.125 + (arcsin[a, b] + arcsin[a, c] + arcsin[b, c]) / (4 * pi)
         kappa = ((rac - rab * rbc) * rbc + (rbc - rab * rac) * rac) * per_sab
-        cc = P3 + (rac * sac + rbc * sbc + kappa) / (4 * PI)
-        ac = rac * P3 + (sac + rbc * sab + rab * sbc) / (4 * PI)
-        bc = rbc * P3 + (sbc + rac * sab + rab * sac) / (4 * PI)
+        cc = P3 + (rac * sac + rbc * sbc + kappa) / (4 * pi)
+        ac = rac * P3 + (sac + rbc * sab + rab * sbc) / (4 * pi)
+        bc = rbc * P3 + (sbc + rac * sab + rab * sac) / (4 * pi)
         total += u[c] * (u[c] * cc + 2 * u[a] * ac + 2 * u[b] * bc)
     return total
 
@@ -110,12 +109,12 @@ def _single(a, n, r, s, arcsin, u):
         if c == a:
             continue
         rac, sac = r[a, c], s[a, c]
-        P2 = 0.25 + arcsin[a, c] / (2 * PI)
-        inner = u[c] * (P2 + rac * sac / (2 * PI)) + 2 * u[a] * (rac * P2 + sac / (2 * PI))
+        P2 = 0.25 + arcsin[a, c] / (2 * pi)
+        inner = u[c] * (P2 + rac * sac / (2 * pi)) + 2 * u[a] * (rac * P2 + sac / (2 * pi))
         for d in range(c):
             if d != a:
-                P3 = 0.125 + (arcsin[a, c] + arcsin[a, d] + arcsin[c, d]) / (4 * PI)
-                inner += 2 * u[d] * (r[c, d] * P3 + (s[c, d] + r[a, d] * sac + rac * s[a, d]) / (4 * PI))
+                P3 = 0.125 + (arcsin[a, c] + arcsin[a, d] + arcsin[c, d]) / (4 * pi)
+                inner += 2 * u[d] * (r[c, d] * P3 + (s[c, d] + r[a, d] * sac + rac * s[a, d]) / (4 * pi))
         total += u[c] * inner
     return total
 
@@ -149,12 +148,12 @@ def relu_C(S, w, K, teacher, eta, noise, C):
         add_quadratic(S, w, K, sigma, r, s, arcsin, u, square)
     elif teacher == ERF:
         add_erf(S, w, K, sigma, r, s, arcsin, u, square)
-    # a teacher that this kernel does not know, and must not take for relu: ``bind`` refuses it, nan would show it
+    # Unknown codes, which ``bind`` refuses, give nan.
     elif teacher != RELU:
         square[:] = math.nan
     for a in range(K):
         for b in range(a + 1):
-            P2 = 0.25 + arcsin[a, b] / (2 * PI)
+            P2 = 0.25 + arcsin[a, b] / (2 * pi)
             C[a, b] = C[b, a] = eta * eta * w[a] * w[b] * (square[a, b] + noise * noise * P2)
 
 

@@ -9,8 +9,8 @@ E[delta(p) f] = E[f | z_p = 0] / sqrt(2 pi S_pp) and kink_pxy = E[delta(p) theta
     dX/dS_ac = 2 w_c (kink_abc + w_a E[theta(a) theta(b) g_c'])
     dX/dS_ab = E[delta(a) delta(b) (Delta^2 + noise^2)] + 2 (w_b kink_ab + w_a kink_ba + w_a w_b E[theta(a) theta(b)]).
 
-If a = b the factor theta(b) is absent (index NONE).  The rest is homogeneity: rescaling a student's field is rescaling
-its weight,
+If a = b the factor theta(b) is absent (index ABSENT).  The other derivatives follow from homogeneity, because rescaling
+a student's field is equivalent to rescaling its weight,
 
     w_k dX/dw_k = 2 S_kk dX/dS_kk + sum_{j != k} S_kj dX/dS_kj,
 
@@ -19,19 +19,20 @@ delta functions in dX/dS_ab diverge, like 1/s.
 """
 
 import math
+from math import pi
 
 import numpy as np
 
 from .._base.jit import jit
 from ..gaussian.elementary import arctan2
 from ..gaussian.orthants import orthants
-from ..gaussian.two_point import ERF, LINEAR, PI, QUADRATIC, RELU, SQRT_2PI, known, two_point
+from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU, SQRT_2PI, known, two_point
 from ._first_order import derivatives_cost, first_order_derivatives, mean_hessian, readout_product, unknown_S, unknown_v
 from ._relu import geometry, relu_C
 from ._relu_teachers import partial_arcsines
 
-NONE = np.int64(-1)  # marks an absent factor; an int64, not a literal: numba would compile again for each literal
-TINY = 1e-100  # stands for a weight that is exactly zero: nothing in Delta, but it can be divided by
+ABSENT = np.int64(-1)  # index of an absent factor; an int64, because numba would compile again for each literal
+TINY_WEIGHT = 1e-100  # replaces a weight of zero: it is negligible in Delta, and one can divide by it
 
 
 @jit(cost=lambda S, K: 1.3e-6 * len(S) ** 2)
@@ -58,7 +59,7 @@ def _correlation(S, x, y):
 
 @jit(no_reference_counting=True)
 def _P2(S, x, y):
-    return 0.25 + _arcsine(S[x, x], S[y, y], S[x, y]) / (2 * PI)
+    return 0.25 + _arcsine(S[x, x], S[y, y], S[x, y]) / (2 * pi)
 
 
 @jit(no_reference_counting=True)
@@ -66,7 +67,7 @@ def _P2_given(S, x, y, p, variance):
     """P2 with the covariance of x and y reduced by S_xp S_yp / variance."""
     ax, ay = S[x, p] / variance, S[y, p] / variance
     saa, sbb, sab = S[x, x] - ax * S[x, p], S[y, y] - ay * S[y, p], S[x, y] - ax * S[y, p]
-    return 0.25 + _arcsine(max(saa, 0.0), max(sbb, 0.0), sab) / (2 * PI)
+    return 0.25 + _arcsine(max(saa, 0.0), max(sbb, 0.0), sab) / (2 * pi)
 
 
 @jit(no_reference_counting=True)
@@ -87,7 +88,7 @@ def _mean1(code, S, x, d):
     if code == QUADRATIC:
         return 0.5 * S[d, d]
     if code == ERF:
-        return _arcsine(S[x, x], 1.0 + S[d, d], S[x, d]) / PI
+        return _arcsine(S[x, x], 1.0 + S[d, d], S[x, d]) / pi
     linear = S[x, d] / (math.sqrt(S[x, x]) * SQRT_2PI)
     return linear if code == LINEAR else 0.5 * (linear + math.sqrt(S[d, d]) / SQRT_2PI)
 
@@ -99,29 +100,29 @@ def _mean2(code, S, x, y, d):
         return 0.5 * (_mean1(code, S, x, d) + _mean1(code, S, y, d))
     if code == QUADRATIC:
         inner = S[d, x] * (S[y, d] - S[x, y] * S[x, d] / S[x, x]) + S[d, y] * (S[x, d] - S[x, y] * S[y, d] / S[y, y])
-        return S[d, d] * _P2(S, x, y) + inner / (2 * PI * math.sqrt(S[x, x] * S[y, y] - S[x, y] * S[x, y]))
+        return S[d, d] * _P2(S, x, y) + inner / (2 * pi * math.sqrt(S[x, x] * S[y, y] - S[x, y] * S[x, y]))
     if d == x or d == y:
         return _mean1(code, S, x + y - d, d)
-    # Stein's lemma on d; the three angles share a determinant, otherwise coplanar fields lose all digits
+    # Stein's lemma on d; the three angles share a determinant, because coplanar fields lose all digits otherwise.
     rx, ry, rxy = _correlation(S, d, x), _correlation(S, d, y), _correlation(S, x, y)
     arc_d, arc_x, arc_y, _ = partial_arcsines(rx, ry, rxy)
-    moment = 0.25 * (1.0 + rx + ry) + (arc_d + rx * arc_x + ry * arc_y) / (2 * PI)
+    moment = 0.25 * (1.0 + rx + ry) + (arc_d + rx * arc_x + ry * arc_y) / (2 * pi)
     return math.sqrt(S[d, d]) * moment / SQRT_2PI
 
 
 @jit(no_reference_counting=True)
 def _mean_error(S, w, K, teacher, x, y):
-    """E[theta(x) theta(y) Delta]; x or y may be NONE.  A field without variance contributes nothing."""
-    if x == NONE:
+    """E[theta(x) theta(y) Delta]; x or y may be ABSENT.  A field without variance contributes nothing."""
+    if x == ABSENT:
         x, y = y, x
     total = 0.0
     for d in range(S.shape[0]):
         code = RELU if d < K else teacher
         if S[d, d] <= 0.0:
             continue
-        if y != NONE:
+        if y != ABSENT:
             total += w[d] * _mean2(code, S, x, y, d)
-        elif x != NONE:
+        elif x != ABSENT:
             total += w[d] * _mean1(code, S, x, d)
         elif code == RELU:
             total += w[d] * math.sqrt(S[d, d]) / SQRT_2PI
@@ -132,19 +133,19 @@ def _mean_error(S, w, K, teacher, x, y):
 
 @jit(no_reference_counting=True)
 def _slope_error(S, w, K, teacher, x, y, tilted):
-    """E[theta(x) g_y' Delta]; x or y may be NONE; tilted: S tilted by the field y, used if g_y is erf."""
-    code = LINEAR if y == NONE else (RELU if y < K else teacher)
+    """E[theta(x) g_y' Delta]; x or y may be ABSENT; tilted: S tilted by the field y, used if g_y is erf."""
+    code = LINEAR if y == ABSENT else (RELU if y < K else teacher)
     if code == LINEAR:
-        return _mean_error(S, w, K, teacher, x, NONE)
+        return _mean_error(S, w, K, teacher, x, ABSENT)
     if S[y, y] <= 0.0:
-        return _mean_error(S, w, K, teacher, x, NONE) * math.sqrt(2 / PI) if code == ERF else 0.0
+        return _mean_error(S, w, K, teacher, x, ABSENT) * math.sqrt(2 / pi) if code == ERF else 0.0
     if code == RELU:
         return _mean_error(S, w, K, teacher, x, y)
     if code == ERF:
-        return math.sqrt(2 / (PI * (1.0 + S[y, y]))) * _mean_error(tilted, w, K, teacher, x, NONE)
+        return math.sqrt(2 / (pi * (1.0 + S[y, y]))) * _mean_error(tilted, w, K, teacher, x, ABSENT)
     total = 0.0  # quadratic: g_y' = 2 y, Stein's lemma on y
     for d in range(S.shape[0]):
-        if x == NONE:
+        if x == ABSENT:
             total += w[d] * S[y, d] if d < K else 0.0
         elif S[d, d] > 0.0:
             _, slopes, delta, _ = two_point(RELU, RELU if d < K else teacher, S[x, x], S[d, d], S[x, d])
@@ -153,11 +154,11 @@ def _slope_error(S, w, K, teacher, x, y, tilted):
 
 
 @jit
-def _kinks(S, w, K, asked, teacher, kink):
-    """Fill kink_pxy = E[delta(p) theta(x) g_y' Delta] (K, K + 1, n + 1), p < asked; the last x and y are NONE."""
+def _kinks(S, w, K, n_first, teacher, kink):
+    """Fill kink_pxy = E[delta(p) theta(x) g_y' Delta] (K, K + 1, n + 1), p < n_first; the last x and y are ABSENT."""
     n = S.shape[0]
     given, tilted = np.empty((n, n)), np.empty((n, n))
-    for p in range(asked):
+    for p in range(n_first):
         _reduce(S, p, S[p, p], given)
         per = 1.0 / (SQRT_2PI * math.sqrt(S[p, p]))
         for y in range(n + 1):
@@ -166,7 +167,7 @@ def _kinks(S, w, K, asked, teacher, kink):
             for x in range(K + 1):
                 if x == p or y == p or (y < K and x <= y):  # symmetric in two students
                     continue
-                theta, slope = (x if x < K else NONE), (y if y < n else NONE)
+                theta, slope = (x if x < K else ABSENT), (y if y < n else ABSENT)
                 kink[p, x, y] = per * _slope_error(given, w, K, teacher, theta, slope, tilted)
                 if y < x < K:
                     kink[p, y, x] = kink[p, x, y]
@@ -174,14 +175,14 @@ def _kinks(S, w, K, asked, teacher, kink):
 
 @jit(no_reference_counting=True)
 def _slope2(code, S, arcsin, x, y, m):
-    """E[theta(x) theta(y) g'(m)], three different fields; y may be NONE."""
-    if y == NONE:
+    """E[theta(x) theta(y) g'(m)], three different fields; y may be ABSENT."""
+    if y == ABSENT:
         return two_point(RELU, code, S[x, x], S[m, m], S[x, m])[1]
     if code == RELU:
-        return 0.125 + (arcsin[x, y] + arcsin[x, m] + arcsin[y, m]) / (4 * PI)
+        return 0.125 + (arcsin[x, y] + arcsin[x, m] + arcsin[y, m]) / (4 * pi)
     if code == ERF:
-        return math.sqrt(2 / (PI * (1.0 + S[m, m]))) * _P2_given(S, x, y, m, 1.0 + S[m, m])
-    return 2 * _mean2(LINEAR, S, x, y, m) if code == QUADRATIC else 0.25 + arcsin[x, y] / (2 * PI)
+        return math.sqrt(2 / (pi * (1.0 + S[m, m]))) * _P2_given(S, x, y, m, 1.0 + S[m, m])
+    return 2 * _mean2(LINEAR, S, x, y, m) if code == QUADRATIC else 0.25 + arcsin[x, y] / (2 * pi)
 
 
 @jit(no_reference_counting=True)
@@ -192,14 +193,14 @@ def _slope3(code, S, r, arcsin, x, y, z, m):
     if code == ERF:
         al = 1.0 + S[m, m]
         P3 = 0.5 * (_P2_given(S, x, y, m, al) + _P2_given(S, x, z, m, al) + _P2_given(S, y, z, m, al)) - 0.25
-        return math.sqrt(2 / (PI * al)) * P3
+        return math.sqrt(2 / (pi * al)) * P3
     if code == QUADRATIC:
         arc_x, arc_y, arc_z, _ = partial_arcsines(r[x, y], r[x, z], r[y, z])
-        total = S[m, x] / math.sqrt(S[x, x]) * (0.25 + arc_x / (2 * PI))
-        total += S[m, y] / math.sqrt(S[y, y]) * (0.25 + arc_y / (2 * PI))
-        total += S[m, z] / math.sqrt(S[z, z]) * (0.25 + arc_z / (2 * PI))
+        total = S[m, x] / math.sqrt(S[x, x]) * (0.25 + arc_x / (2 * pi))
+        total += S[m, y] / math.sqrt(S[y, y]) * (0.25 + arc_y / (2 * pi))
+        total += S[m, z] / math.sqrt(S[z, z]) * (0.25 + arc_z / (2 * pi))
         return 2 * total / SQRT_2PI
-    return 0.125 + (arcsin[x, y] + arcsin[x, z] + arcsin[y, z]) / (4 * PI)
+    return 0.125 + (arcsin[x, y] + arcsin[x, z] + arcsin[y, z]) / (4 * pi)
 
 
 @jit(no_reference_counting=True)
@@ -224,8 +225,8 @@ def _four_fields(S, w, K, teacher, r, arcsin, dX):
 def _other_fields(a, b, S, w, K, teacher, arcsin, kink, slope, dX):
     """Fill dX_ab/dS_ij for up to three fields, not all in {a, b}; slope_c = E[theta(a) theta(b) g_c']."""
     n = S.shape[0]
-    theta_b, x = (b, b) if a != b else (NONE, K)
-    P2 = 0.25 + arcsin[a, b] / (2 * PI)
+    theta_b, x = (b, b) if a != b else (ABSENT, K)
+    P2 = 0.25 + arcsin[a, b] / (2 * pi)
     for c in range(n):
         if c == a or c == b:
             slope[c] = P2
@@ -256,7 +257,7 @@ def _homogeneity(a, b, S, w, K, kink, slope, dX):
         if k != a and k != b:
             dX[v, a, b] = (2 * S[k, k] * dX[u, a, b] + outer) / w[k]
             continue
-        # Stein's lemma: E[z_k theta(a) theta(b) Delta], differentiated through Delta and through the steps
+        # Stein's lemma: E[z_k theta(a) theta(b) Delta] with derivatives of Delta and of the steps.
         inner += S[k, k] * w[k] * slope[k]
         if a == b:
             inner += S[a, a] * kink[a, K, n]
@@ -266,21 +267,21 @@ def _homogeneity(a, b, S, w, K, kink, slope, dX):
         dX[u, a, b] = (2 * w[k] * inner - outer) / (2 * S[k, k])
 
 
-@jit(cost=lambda S, w, K, asked, *_: 1e-5 + 1.5e-5 * (asked * K) ** 2)
-def relu_square_derivatives(S, w, K, asked, teacher, noise, X, dX):
-    """Fill X (K, K) and, for entries of the first ``asked`` students and with respect to theirs, dX (d_g, K, K)."""
+@jit(cost=lambda S, w, K, n_first, *_: 1e-5 + 1.5e-5 * (n_first * K) ** 2)
+def relu_square_derivatives(S, w, K, n_first, teacher, noise, X, dX):
+    """Fill X (K, K) and, for entries of the first ``n_first`` students and with respect to theirs, dX (d_g, K, K)."""
     n = S.shape[0]
     weight = np.empty(n)
     for c in range(n):
-        weight[c] = TINY if w[c] == 0.0 else w[c]
+        weight[c] = TINY_WEIGHT if w[c] == 0.0 else w[c]
     kink = np.zeros((K, K + 1, n + 1))
     slope, gradient, H = np.empty(n), np.empty(n), np.empty((n, n))
     given, given2 = np.empty((n, n)), np.empty((n, n))
     _, r, _, arcsin = geometry(S)
-    _kinks(S, weight, K, asked, teacher, kink)
+    _kinks(S, weight, K, n_first, teacher, kink)
     _four_fields(S, weight, K, teacher, r, arcsin, dX)
     relu_C(S, weight, K, teacher, 1.0, noise, X)
-    for a in range(asked):
+    for a in range(n_first):
         _reduce(S, a, S[a, a], given)
         for b in range(a + 1):
             X[a, b] /= weight[a] * weight[b]
@@ -290,7 +291,7 @@ def relu_square_derivatives(S, w, K, asked, teacher, noise, X, dX):
                 _reduce(given, b, given[b, b], given2)
                 square = 2 * mean_hessian(given2, weight, K, RELU, teacher, H, gradient) + noise * noise
                 steps = weight[b] * kink[a, b, n] + weight[a] * kink[b, a, n] + weight[a] * weight[b] * slope[a]
-                dX[unknown_S(b, a, K, n), a, b] = square / (2 * PI * math.sqrt(S[a, a] * given[b, b])) + 2 * steps
+                dX[unknown_S(b, a, K, n), a, b] = square / (2 * pi * math.sqrt(S[a, a] * given[b, b])) + 2 * steps
             _homogeneity(a, b, S, weight, K, kink, slope, dX)
             for u in range(dX.shape[0]):
                 dX[u, b, a] = dX[u, a, b]

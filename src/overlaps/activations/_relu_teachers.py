@@ -1,13 +1,14 @@
 """Terms that teachers other than relu add to E[theta(a) theta(b) Delta^2] of relu students.
 
-With y the teacher's part of Delta (signs included), the two terms 2 sum_c u_c E[theta(a) theta(b) c_+ y] and
+With y the teachers' contribution to Delta (signs included), the two terms 2 sum_c u_c E[theta(a) theta(b) c_+ y] and
 E[theta(a) theta(b) y^2] are orthant moments, all from Stein's lemma; units as in ``_relu``.  Polynomial teachers enter
-through a few K x K matrices whatever their number; only erf, a step function of the field plus an independent N(0, 1),
-brings orthant probabilities.  Every formula covers repeated indices, as a limit that ``EPSILON`` and the guards at
-s = 0 select.
+through a few K x K matrices for any number of teachers.  Only erf, a step function of the field plus an independent
+N(0, 1), requires orthant probabilities.  Every formula covers repeated indices, as a limit that ``VARIANCE_SHIFT`` and
+the conditions s > 0 select.
 """
 
 import math
+from math import pi
 
 import numpy as np
 
@@ -15,9 +16,9 @@ from .._base.jit import jit
 from ..gaussian.elementary import arctan2
 from ..gaussian.orthants import FLOOR, arcsine, orthants
 
-PI = math.pi
-PER_SQRT_2PI = 1.0 / math.sqrt(2 * math.pi)
-EPSILON = FLOOR * FLOOR  # raises the variances of three fields: parallel ones get a definite partial correlation
+PER_SQRT_2PI = 1.0 / math.sqrt(2 * pi)
+# Added to the variances of three fields, so that parallel ones have partial correlations.
+VARIANCE_SHIFT = FLOOR * FLOOR
 
 
 @jit
@@ -29,7 +30,7 @@ def partial_arcsines(rij, rik, rjk):
     """
     ni, nj, nk = rjk - rij * rik, rik - rij * rjk, rij - rik * rjk
     ij, ik, jk = (1.0 - rij) * (1.0 + rij), (1.0 - rik) * (1.0 + rik), (1.0 - rjk) * (1.0 + rjk)
-    # det = s_ij^2 s_ik^2 - n_i^2 and cyclic; the field with the two smallest s loses least
+    # det = s_ij^2 s_ik^2 - n_i^2 and cyclic; the field with the two smallest s has the smallest rounding error.
     if jk >= max(ij, ik):
         outer, inner = ij * ik, ni
     elif ik >= ij:
@@ -38,10 +39,10 @@ def partial_arcsines(rij, rik, rjk):
         outer, inner = ik * jk, nk
     root = math.sqrt(max(outer, 0.0))
     det = max((root - inner) * (root + inner), 0.0)
-    root = math.sqrt(det + EPSILON * (ij + ik + jk + 3.0 * EPSILON))
-    ai = arctan2(ni + EPSILON * rjk, root)
-    aj = arctan2(nj + EPSILON * rik, root)
-    ak = arctan2(nk + EPSILON * rij, root)
+    root = math.sqrt(det + VARIANCE_SHIFT * (ij + ik + jk + 3.0 * VARIANCE_SHIFT))
+    ai = arctan2(ni + VARIANCE_SHIFT * rjk, root)
+    aj = arctan2(nj + VARIANCE_SHIFT * rik, root)
+    ak = arctan2(nk + VARIANCE_SHIFT * rij, root)
     return ai, aj, ak, root
 
 
@@ -64,13 +65,13 @@ def add_linear(cov, variance, K, n, r, s, arcsin, u, square):
             per_sab = 1.0 / s[a, b] if s[a, b] > 0.0 else 0.0
             cross = 0.0
             for c in range(n):
-                P3 = 0.125 + (arcsin[a, b] + arcsin[a, c] + arcsin[b, c]) / (4 * PI)
+                P3 = 0.125 + (arcsin[a, b] + arcsin[a, c] + arcsin[b, c]) / (4 * pi)
                 Dab = s[a, c] + (r[b, c] - rab * r[a, c]) * per_sab
                 Dba = s[b, c] + (r[a, c] - rab * r[b, c]) * per_sab
-                cross += u[c] * (cov[c] * P3 + (cov[a] * Dab + cov[b] * Dba) / (4 * PI))
-            P2 = 0.25 + arcsin[a, b] / (2 * PI)
+                cross += u[c] * (cov[c] * P3 + (cov[a] * Dab + cov[b] * Dba) / (4 * pi))
+            P2 = 0.25 + arcsin[a, b] / (2 * pi)
             wedge = _wedge(cov[a] * cov[a], cov[b] * cov[b], cov[a] * cov[b], rab, s[a, b])
-            square[a, b] += 2.0 * cross + variance * P2 + wedge / (2 * PI)
+            square[a, b] += 2.0 * cross + variance * P2 + wedge / (2 * pi)
 
 
 @jit
@@ -131,20 +132,20 @@ def add_quadratic(S, w, K, sigma, r, s, arcsin, u, square):
             for c in range(K):
                 arc_a, arc_b, arc_c, root = partial_arcsines(rab, r[a, c], r[b, c])
                 f = 0.25 * (t + x[c, c] + (t - x[a, a]) * r[a, c] + 2 * x[a, c] + (t - x[b, b]) * r[b, c] + 2 * x[b, c])
-                f += arc_c * (t + x[c, c]) / (2 * PI)
-                f += arc_a * ((t - x[a, a]) * r[a, c] + 2 * x[a, c]) / (2 * PI)
-                f += arc_b * ((t - x[b, b]) * r[b, c] + 2 * x[b, c]) / (2 * PI)
+                f += arc_c * (t + x[c, c]) / (2 * pi)
+                f += arc_a * ((t - x[a, a]) * r[a, c] + 2 * x[a, c]) / (2 * pi)
+                f += arc_b * ((t - x[b, b]) * r[b, c] + 2 * x[b, c]) / (2 * pi)
                 if sab > 0.0:
-                    f += root / sab * wedge / (2 * PI)
+                    f += root / sab * wedge / (2 * pi)
                 cross += u[c] * f * PER_SQRT_2PI
-            even = (t * t + 2 * t2) * (0.25 + arcsin[a, b] / (2 * PI))
+            even = (t * t + 2 * t2) * (0.25 + arcsin[a, b] / (2 * pi))
             if sab > 0.0:
                 plus = (x[a, a] + x[b, b] + 2 * x[a, b]) / (2 * (1 + rab))
                 minus = (x[a, a] + x[b, b] - 2 * x[a, b]) / (2 * (1 - rab))
                 mixed = (x[a, a] - x[b, b]) / (2 * sab)
                 fourth = (2 - rab) * minus * minus - (2 + rab) * plus * plus
                 fourth += rab * (2 * plus * minus + 4 * mixed * mixed)
-                even += (2 * t * wedge + 4 * _wedge(x2[a, a], x2[b, b], x2[a, b], rab, sab) + sab * fourth) / (2 * PI)
+                even += (2 * t * wedge + 4 * _wedge(x2[a, a], x2[b, b], x2[a, b], rab, sab) + sab * fourth) / (2 * pi)
             square[a, b] += 2.0 * cross + even
 
 
@@ -185,7 +186,7 @@ def _erf_pair(a, b, K, S, w, sigma, rab):
             si = math.sqrt(1.0 + S[i, i])
             rai, rbi = S[a, i] / (sigma[a] * si), S[b, i] / (sigma[b] * si)
             P4 = orthants(rab, ram, rai, rbm, rbi, S[m, i] / (sm * si))[0]
-            sign_sign = 4.0 * P4 - 0.25 - (first + arcsine(rai) + arcsine(rbi)) / (2 * PI)
+            sign_sign = 4.0 * P4 - 0.25 - (first + arcsine(rai) + arcsine(rbi)) / (2 * pi)
             total += (2.0 if i < m else 1.0) * w[m] * w[i] * sign_sign
     return total
 
@@ -202,7 +203,7 @@ def add_erf(S, w, K, sigma, r, s, arcsin, u, square):
     half = 0.0  # E[theta(a) y^2] = E[y^2] / 2, by symmetry
     for m in range(K, n):
         for i in range(K, n):
-            half += w[m] * w[i] * arcsine(S[m, i] / math.sqrt((1.0 + S[m, m]) * (1.0 + S[i, i]))) / PI
+            half += w[m] * w[i] * arcsine(S[m, i] / math.sqrt((1.0 + S[m, m]) * (1.0 + S[i, i]))) / pi
     for a in range(K):
         for b in range(a + 1):
             cross = 0.0
@@ -210,5 +211,5 @@ def add_erf(S, w, K, sigma, r, s, arcsin, u, square):
                 T = r[c, a] * outer[b, a] + r[c, b] * outer[a, b] + inner[a, b, c]
                 T += r[c, a] * outer[c, a] + outer[a, c] + inner[a, c, c]
                 T += r[c, b] * outer[c, b] + outer[b, c] + inner[b, c, c]
-                cross += u[c] * (0.25 * cov[c] + T / (2 * PI)) * PER_SQRT_2PI
+                cross += u[c] * (0.25 * cov[c] + T / (2 * pi)) * PER_SQRT_2PI
             square[a, b] += 2.0 * cross + (half if a == b else _erf_pair(a, b, K, S, w, sigma, r[a, b]))

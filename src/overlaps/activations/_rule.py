@@ -1,14 +1,15 @@
-"""The closure of any force, a first-class function: averages over the fields, nodes by nodes.
+"""The closure of any force, a first-class function: averages over the fields as sums over nodes.
 
-Behind w (n,) lie HEAD numbers, of which the last is the number of tokens whose fields S holds (1, but for
-``closure_of_groups``), and arrays (``packed``): the numbers of the rule, values of the noise with their probabilities
-(or the rule of its panels), planes on which the force breaks, cuts of a continuous noise, its law, the root of the
-tokens' covariance, and the rule of quadrature. A sample of T tokens has the fields lam (T K,), nu (T M,), token by
-token.
+The array w holds, behind the n second layers, HEADER_SIZE numbers and then arrays (``packed``): the numbers of the
+rule, values of the noise with their probabilities (or the nodes in its panels), planes on which the force breaks, cuts
+of a continuous noise, its law, the root of the tokens' covariance, and the quadrature. The last number of the header is
+the number of tokens whose fields S contains; it is 1 except in ``closure_of_groups``. A sample of T tokens has the
+fields lam (T K,), nu (T M,), token by token.
 """
 
 import math
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numba import typeof, types
@@ -21,25 +22,45 @@ from ..gaussian.tables import read
 from .bound import CLOSURE
 from .laws import proper
 
-FORCE = types.void(VECTOR, VECTOR, REAL, VECTOR, MATRIX, VECTOR, VECTOR)  # (lam, nu, xi, theta, S, F, G)
-ERROR = REAL(VECTOR, VECTOR, VECTOR)  # (lam, nu, theta)
-CHANCE = types.void(VECTOR, VECTOR, VECTOR)  # (nu, theta, p)
-BY_TOKENS = {  # of the functions of a user, where a sample has several tokens: lam (T, K), nu (T, M), F (T, K)
-    "force": types.void(MATRIX, MATRIX, REAL, VECTOR, MATRIX, MATRIX, VECTOR),
-    "error": REAL(MATRIX, MATRIX, VECTOR),
-    "chance": types.void(MATRIX, VECTOR, VECTOR),
-}
-FUNCTIONS = tuple(types.FunctionType(x) for x in (FORCE, ERROR, CHANCE))
-SIGNATURE = REAL(*FUNCTIONS, *CLOSURE.args[:3], *CLOSURE.args[4:])  # a rule has no code of a teacher's function
 
-HEAD = 5
-DROPPED = 1e-15  # eigenvalue of the fields' correlations, relative to the largest, that is rounding
-FAINT = 1e-25  # probability of a node of a continuous noise that is left out: forces may be large there
-CLOSE = 1e-13  # difference of asinh((xi - median) / scale) and t, relative, that is rounding
+class Signatures(NamedTuple):
+    """Signatures of the functions of a rule."""
+
+    force: object  # (lam, nu, xi, theta, S, F, G)
+    error: object  # (lam, nu, theta)
+    chance: object  # (nu, theta, p)
+
+
+class NodeLimits(NamedTuple):
+    """Tunable numbers of the nodes of fields and noise."""
+
+    # Eigenvalue of the correlations of the fields, relative to the largest, below which it is a rounding error and is
+    # set to zero.
+    min_eigenvalue: float = 1e-15
+    # Probability below which nodes of a continuous noise are left out; it is small because forces may be large there.
+    min_probability: float = 1e-25
+    solve_tol: float = 1e-13  # relative difference of asinh((xi - median) / scale) and t that is a rounding error
+
+
+SIGNATURES = Signatures(
+    types.void(VECTOR, VECTOR, REAL, VECTOR, MATRIX, VECTOR, VECTOR),
+    REAL(VECTOR, VECTOR, VECTOR),
+    types.void(VECTOR, VECTOR, VECTOR),
+)
+# Signatures of the functions of a user for samples of several tokens: lam (T, K), nu (T, M), F (T, K).
+TOKEN_SIGNATURES = Signatures(
+    types.void(MATRIX, MATRIX, REAL, VECTOR, MATRIX, MATRIX, VECTOR),
+    REAL(MATRIX, MATRIX, VECTOR),
+    types.void(MATRIX, VECTOR, VECTOR),
+)
+# Signature of ``rule_closure``: three functions, then the arguments of a closure without the code of the teacher.
+AVERAGE_SIGNATURE = REAL(*map(types.FunctionType, SIGNATURES), *CLOSURE.args[:3], *CLOSURE.args[4:])
+HEADER_SIZE = 5  # see ``packed``
+NODE_LIMITS = NodeLimits()
 
 
 def flat(role, function, T, K, M):
-    """A function of a user that sees the fields token by token, as one of the fields in a row."""
+    """A user's function of fields (T, K) and (T, M), as a function of the same fields in one dimension."""
 
     def force(lam, nu, xi, theta, S, F, G):
         function(lam.reshape((T, K)), nu.reshape((T, M)), xi, theta, S, F.reshape((T, K)), G)
@@ -54,15 +75,16 @@ def flat(role, function, T, K, M):
 
 
 def packed(by_chance, normal, units_of, quadrature, *arrays):
-    """One array of all that the kernel needs, each with its shape before it: in the order of ``opened``."""
+    """One array for the kernel: a header, then each array after its shape, in the order of ``unpacked``."""
     points, weights, given, width, x, p = quadrature
-    parts = [np.atleast_2d(part) for part in (*arrays, x, p, weights, points)]
-    return np.concatenate([[by_chance, normal, given, width, units_of], *(np.r_[x.shape, x.ravel()] for x in parts)])
+    header = [by_chance, normal, given, width, units_of]
+    matrices = [np.atleast_2d(array) for array in (*arrays, x, p, weights, points)]
+    return np.concatenate([header, *(np.r_[x.shape, x.ravel()] for x in matrices)])
 
 
 @jit
-def part(w, at):
-    """The array (rows, columns) at a place of w, and the place behind it."""
+def array_at(w, at):
+    """The array (rows, columns) at an index of w, and the index behind it."""
     array, at = np.empty((int(w[at]), int(w[at + 1]))), at + 2
     for i in range(len(array)):
         for j in range(array.shape[1]):
@@ -75,9 +97,9 @@ def part(w, at):
 def root_of(S):
     """A root (n, n) of the fields' covariance, and its left inverse.
 
-    Correlations are decomposed: a student may be much smaller than a teacher. Their symmetric root is smooth in S, and
-    so are errors of the quadrature. Eigenvectors jump where eigenvalues meet, as they do if R_km = 0: an integrator
-    would follow the jumps of the errors with ever shorter steps.
+    The correlations are decomposed because a student may be much smaller than a teacher. Their symmetric root is smooth
+    in S, and so are the errors of the quadrature. A root from eigenvectors alone would jump where eigenvalues meet, for
+    instance at R_km = 0, and an integrator would resolve the jumps of the errors with ever shorter steps.
     """
     n = S.shape[0]
     scaled, root, inverse = np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n))
@@ -87,7 +109,7 @@ def root_of(S):
                 scaled[i, j] = S[i, j] / math.sqrt(S[i, i] * S[j, j])
     values, vectors = np.linalg.eigh(scaled)
     for a in range(n):
-        if values[a] > DROPPED * values[n - 1] or values[a] != values[a]:  # nan is handed on
+        if values[a] > NODE_LIMITS.min_eigenvalue * values[n - 1] or values[a] != values[a]:  # nan propagates
             for i in range(n):
                 for j in range(n if not S[i, i] <= 0.0 else 0):
                     root[i, j] += vectors[i, a] * vectors[j, a] * math.sqrt(S[i, i] * values[a])
@@ -99,22 +121,22 @@ def root_of(S):
 def root_of_all(root, tokens, K, extra):
     """A root of the covariance of the fields of all tokens, lam (T K,), nu (T M,), and of extra fields of variance 1.
 
-    Columns are those of ``root`` for one token after the other.
+    The columns are those of ``root``, token by token.
     """
     n, T = root.shape[0], tokens.shape[0]
-    whole = np.eye(T * n + extra)
+    full = np.eye(T * n + extra)
     for a in range(T):
         for i in range(n):
             row = a * K + i if i < K else T * K + a * (n - K) + i - K
             for b in range(T):
                 for j in range(n):
-                    whole[row, b * n + j] = tokens[a, b] * root[i, j]
-    return whole
+                    full[row, b * n + j] = tokens[a, b] * root[i, j]
+    return full
 
 
 @jit
-def across(planes, root):
-    """Planes (c, t) of the fields, c . z = t, as planes of z = root u, relative to the size of terms of c . z."""
+def whitened_planes(planes, root):
+    """Planes c . z = t of the fields z = root u as planes of u, divided by the size of the terms of c . z."""
     m, d = len(planes), len(root)
     forms, offsets = np.zeros((m, d)), np.zeros(m)
     for i in range(m):
@@ -132,9 +154,10 @@ def across(planes, root):
 
 @jit
 def solved(table, target, low, high):
-    """The t between the ends at which the first function of a table, which grows, is the target."""
+    """The t in [low, high] at which the first function of a table, which increases, equals the target."""
     t = min(max(target, low), high)
-    if abs(read(table, 0, t) - target) < CLOSE * (1.0 + abs(t)):  # in a half without end it is t itself
+    # Where the law has no end, the function is t.
+    if abs(read(table, 0, t) - target) < NODE_LIMITS.solve_tol * (1.0 + abs(t)):
         return t
     for _ in range(60):
         t = 0.5 * (low + high)
@@ -146,80 +169,81 @@ def solved(table, target, low, high):
 
 
 @jit
-def noise_nodes(z, cuts, law, x, p, places, edges, xs, ps):
-    """Nodes of a continuous noise (``laws.Law.table``), cut where c . z + t says; return their number."""
+def noise_nodes(z, cuts, law, x, p, positions, edges, xs, ps):
+    """Fill nodes of a continuous noise (``laws.Law.table``), cut at xi = c . z + t; return their number."""
     median, scale, n = law[0], law[1], int(law[2])
     table, count = law[3 + n :], 0
     for i in range(len(cuts)):
-        place = cuts[i, z.size]
+        position = cuts[i, z.size]
         for l in range(z.size):
-            place += cuts[i, l] * z[l]
-        places[i] = solved(table, math.asinh((place - median) / scale), law[3], law[2 + n])
+            position += cuts[i, l] * z[l]
+        positions[i] = solved(table, math.asinh((position - median) / scale), law[3], law[2 + n])
     for panel in range(3, n + 2):
-        for k in range(cut(z, 0, cuts, places, law[panel], law[panel + 1], edges) - 1):
+        for k in range(cut(z, 0, cuts, positions, law[panel], law[panel + 1], edges) - 1):
             h = edges[k + 1] - edges[k]
             for b in range(x.size):
                 t = edges[k] + h * x[b]
                 xs[count] = median + scale * math.sinh(read(table, 0, t))
                 ps[count] = h * p[b] * read(table, 1, t)
-                count += ps[count] > FAINT
+                count += ps[count] > NODE_LIMITS.min_probability
     return count
 
 
 @jit
-def opened(S, w, K):
-    """What ``average`` takes of the arrays behind w (n,), the fields' left inverse, the turn R, the root of tokens.
+def unpacked(S, w, K):
+    """Arguments of ``average`` from the array w, the fields' left inverse, the rotation R, the root of tokens.
 
-    Of the first, theta, units and S are those of one token, which the force sees.
+    The first tuple holds theta, the number of units and S of one token, which are arguments of the force.
     """
     n = S.shape[0]
-    by_chance, extra, given, width, at = w[n] > 0.0, int(w[n + 1]), int(w[n + 2]), w[n + 3], n + HEAD
-    numbers, at = part(w, at)
-    values, at = part(w, at)
-    chances, at = part(w, at)
-    planes, at = part(w, at)
-    cuts, at = part(w, at)
-    law, at = part(w, at)
-    tokens, at = part(w, at)
-    x, at = part(w, at)
-    p, at = part(w, at)
-    weights, at = part(w, at)
-    points = w[at + 2 : at + 2 + weights.size * int(w[at + 1])].reshape(weights.size, int(w[at + 1]))  # may be large
+    by_chance, extra, given, width, at = w[n] > 0.0, int(w[n + 1]), int(w[n + 2]), w[n + 3], n + HEADER_SIZE
+    numbers, at = array_at(w, at)
+    values, at = array_at(w, at)
+    chances, at = array_at(w, at)
+    planes, at = array_at(w, at)
+    cuts, at = array_at(w, at)
+    law, at = array_at(w, at)
+    tokens, at = array_at(w, at)
+    x, at = array_at(w, at)
+    p, at = array_at(w, at)
+    weights, at = array_at(w, at)
+    # A view, because the array may be large.
+    points = w[at + 2 : at + 2 + weights.size * int(w[at + 1])].reshape(weights.size, int(w[at + 1]))
     token_root, inverse = root_of(S)
     root = root_of_all(token_root, tokens, K, extra)
-    forms, offsets = across(planes, root)
+    forms, offsets = whitened_planes(planes, root)
     points, mass, R = nodes(forms, offsets, points, weights[0], given, width, x[0], p[0])
-    units, seen = of_one_token(S, K, int(w[n + 4]))
+    units, token_S = of_one_token(S, K, int(w[n + 4]))
     xs, ps, theta = values[0], chances[0], np.empty(units + numbers.size)
     for k in range(theta.size):
         theta[k] = w[k] if k < units else numbers[0, k - units]
-    inner = xs, ps  # of a cut law: nodes in each of its panels
+    inner = xs, ps  # for a cut law: the nodes in each panel
     if len(cuts) > 0:
         m = (int(law[0, 2]) + len(cuts)) * inner[0].size
         xs, ps = np.empty(m), np.empty(m)
     noise = by_chance, xs, ps, cuts, law[0], *inner, np.empty(len(cuts)), np.empty(len(cuts) + 2)
-    return (theta, units, seen), (points, mass, root @ R.T), noise, inverse, R, tokens
+    return (theta, units, token_S), (points, mass, root @ R.T), noise, inverse, R, tokens
 
 
 @jit
 def of_one_token(S, K, T):
-    """Units and field covariance of a token, where S is that of all fields of T tokens, lam (T K,) before nu (T M,)."""
+    """Number of units and field covariance of one token, from S of the fields lam (T K,), nu (T M,) of T tokens."""
     units, n = K // T, S.shape[0] // T
-    seen = np.empty((n, n))
+    token_S = np.empty((n, n))
     for i in range(n):
         for j in range(n):
-            seen[i, j] = S[i if i < units else K + i - units, j if j < units else K + j - units]
-    return units, seen
+            token_S[i, j] = S[i if i < units else K + i - units, j if j < units else K + j - units]
+    return units, token_S
 
 
 @jit(no_reference_counting=True)
 def average(force, error, chance, S, theta, nodes, noise, scratch, second_order, P, C, g, samples):
     """Add E[F u^T] to P (T K, d), the triangle of E[F F^T] to C (T K, T K), E[G] to g; return E[error].
 
-    ``samples`` (m, all) takes the row (z, F, G, weight) of every node and value of the noise, as far as it has rows.
+    The first len(samples) nodes and values of the noise fill the rows (z, F, G, weight) of ``samples``.
     """
     points, weights, root = nodes
-    by_chance, values, chances, cuts, law, x, p, places, edges = noise
+    by_chance, values, chances, cuts, law, x, p, positions, edges = noise
     row, z, F, G = scratch
     d, m, count, eps_g = z.size, values.size, 0, 0.0
     n = F.size // G.size * S.shape[0]
@@ -235,7 +259,7 @@ def average(force, error, chance, S, theta, nodes, noise, scratch, second_order,
                 P[:], C[:], g[:] = np.nan, np.nan, np.nan
                 return np.nan
         elif len(cuts) > 0:
-            m = noise_nodes(z, cuts, law, x, p, places, edges, values, chances)
+            m = noise_nodes(z, cuts, law, x, p, positions, edges, values, chances)
         eps_g += weights[i] * error(lam, nu, theta)
         for c in range(m):
             F[:], G[:] = 0.0, 0.0
@@ -258,7 +282,7 @@ def average(force, error, chance, S, theta, nodes, noise, scratch, second_order,
 
 @jit
 def scratch_of(nodes, noise, R, size, units, sampled):
-    """What ``average`` fills: scratch, P, C of the components of all tokens, and samples if they are asked for."""
+    """Arrays that ``average`` fills: scratch, P and C of the fields of all tokens, and samples if ``sampled``."""
     d, row = len(R), np.empty(len(R) + size + units + 1)
     scratch = row, row[:d], row[d : d + size], row[d + size : -1]
     samples = np.zeros((len(nodes[0]) * noise[1].size if sampled else 0, row.size))
@@ -269,17 +293,17 @@ def scratch_of(nodes, noise, R, size, units, sampled):
 def rule_closure(force, error, chance, S, w, K, eta, eta_v, noise, second_order, A, B, C, dv):
     """Fill A, B = E[F u^T] L^-1 for fields z = L u, C = E[F F^T], dv = E[G], times rates; return E[error].
 
-    ``force`` fills F and G, which come as zeros. Of tokens with the covariance c = r r^T, z^a = sum_b r_ab L u^b, so
-    that sum_a E[F^a z^aT] = sum_ab r_ab E[F^a u^bT] L^T; and C = sum_ab c_ab E[F^a F^bT].
+    ``force`` adds to F and G, which are zero before. For tokens with the covariance c = r r^T, z^a = sum_b r_ab L u^b,
+    so that sum_a E[F^a z^aT] = sum_ab r_ab E[F^a u^bT] L^T; and C = sum_ab c_ab E[F^a F^bT].
     """
     n = S.shape[0]
     dv[:] = 0.0
-    if not w[n] >= 0.0:  # refused
+    if not w[n] >= 0.0:  # the state was refused in Python
         A[:], B[:], C[:], dv[:] = np.nan, np.nan, np.nan, np.nan
         return np.nan
-    (theta, units, seen), nodes, law, inverse, R, r = opened(S, w, K)
+    (theta, units, token_S), nodes, law, inverse, R, r = unpacked(S, w, K)
     scratch, P, square, samples = scratch_of(nodes, law, R, len(r) * K, units, False)
-    eps_g = average(force, error, chance, seen, theta, nodes, law, scratch, second_order, P, square, dv, samples)
+    eps_g = average(force, error, chance, token_S, theta, nodes, law, scratch, second_order, P, square, dv, samples)
     P, c, T = P @ R, r @ r.T, len(r)
     for k in range(K):
         dv[k] *= eta_v
@@ -304,16 +328,16 @@ def rule_closure(force, error, chance, S, w, K, eta, eta_v, noise, second_order,
 
 @jit
 def rule_samples(force, error, chance, S, w, K):
-    """Rows (z, F, G, weight) of all nodes: for averages other than those of the closure."""
-    (theta, units, seen), nodes, law, _, R, r = opened(S, w, K)
+    """Rows (z, F, G, weight) of all nodes, for averages other than those of the closure."""
+    (theta, units, token_S), nodes, law, _, R, r = unpacked(S, w, K)
     scratch, P, square, samples = scratch_of(nodes, law, R, len(r) * K, units, True)
-    average(force, error, chance, seen, theta, nodes, law, scratch, False, P, square, np.zeros(K), samples)
+    average(force, error, chance, token_S, theta, nodes, law, scratch, False, P, square, np.zeros(K), samples)
     return samples
 
 
 @jit
 def no_force(lam, nu, xi, theta, S, F, G):
-    """The force where an average of another function is wanted."""
+    """No force, for averages of another function."""
 
 
 @jit
@@ -324,19 +348,19 @@ def no_error(lam, nu, theta):
 
 @jit
 def no_chance(nu, theta, p):
-    """Probabilities that do not depend on the fields are filled beforehand."""
+    """Leave p unchanged, for probabilities that do not depend on the fields."""
 
 
 class _Address(types.WrapperAddressProtocol):
-    """A compiled kernel as a pointer: what calls it directly would be optimised together with it, for seconds."""
+    """A compiled kernel as a pointer, because code that calls it directly takes seconds longer to compile."""
 
     def __init__(self, kernel, signature):
         compiled = kernel.overloads[signature.args]
-        self.kernel, self.type = kernel, types.FunctionType(signature)  # which shall outlive its code
-        self.place = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)
+        self.kernel, self.type = kernel, types.FunctionType(signature)  # the reference keeps the code alive
+        self.address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)
 
     def __wrapper_address__(self):
-        return self.place
+        return self.address
 
     def signature(self):
         """The signature of the kernel."""
@@ -344,7 +368,7 @@ class _Address(types.WrapperAddressProtocol):
 
 
 class TypedArguments(tuple):
-    """Argument of steps in the place of an activation; numba is told its type once."""
+    """Argument of steps in place of an activation, with its numba type cached."""
 
     @cached_property
     def type(self):
@@ -353,18 +377,18 @@ class TypedArguments(tuple):
 
     @property
     def eigenvalues(self):
-        """Those of the inputs in the overlaps that the force reads, to be changed in place; empty if it reads none."""
+        """Eigenvalues in the overlaps that the force reads, to be changed in place; empty if it reads none."""
         return self[6]
 
 
 @typeof_impl.register(TypedArguments)
 @typeof_impl.register(_Address)
 def _type_of(value, context):
-    return value.type  # numba would make it anew at each call, which takes longer than the steps of a short run
+    return value.type  # cached: inferring it at each call takes longer than the steps of a short run
 
 
 def kernel(closure):
-    """A closure that is made of functions, compiled as all others are."""
+    """A closure that contains functions of the user, compiled for the signature of all closures."""
     compiled = jit_user(closure)
     if hasattr(compiled, "compile") and not has_entry_points(compiled, CLOSURE):
         compiled.compile(CLOSURE.args)
@@ -372,7 +396,7 @@ def kernel(closure):
 
 
 def pointer(kernel, signature):
-    """A kernel as compiled code calls it without being compiled together with it."""
+    """A kernel as a pointer, so that compiled code calls it without being compiled together with it."""
     if not hasattr(kernel, "compile"):
         return kernel
     if not has_entry_points(kernel, signature):

@@ -1,11 +1,10 @@
-"""Closures of many states side by side: the last index of every array counts states and becomes vector instructions.
+"""Closures of SIMD_WIDTH states at once: the last index of every array is the state, and loops over it are vectorised.
 
 ``closure(S, w, K, noise2, second_order, H, gradient, C, eps_g, scratch)`` reads covariances S (n, n, SIMD_WIDTH) of the
-fields, second layers w (n, SIMD_WIDTH) and squared noises (SIMD_WIDTH,).  It fills the mean Hessian H (n, n,
-SIMD_WIDTH), E[g_i Delta]
-in ``gradient`` (n, SIMD_WIDTH), eps_g (SIMD_WIDTH,) and, if wanted, C (K, K, SIMD_WIDTH), all at learning rate one:
-the flow knows
-rates.  ``scratch`` has (n + 3)^2 rows.  No state feels its neighbours: for each the same is done, in the same order.
+fields, second layers w (n, SIMD_WIDTH) and squared noises (SIMD_WIDTH,).  It fills the mean Hessian H
+(n, n, SIMD_WIDTH), E[g_i Delta] in ``gradient`` (n, SIMD_WIDTH), eps_g (SIMD_WIDTH,) and, if ``second_order``,
+C (K, K, SIMD_WIDTH), all at learning rate one; the flow multiplies by the rates.  ``scratch`` has (n + 3)^2 rows.
+Results of a state do not depend on the other states, to the last bit.
 """
 
 import math
@@ -14,7 +13,7 @@ from .._base.jit import jit
 from ..gaussian.elementary import HALF_PI, arctan2, p
 from .bound import SIMD_WIDTH
 
-TWO_PI = 2 / math.pi
+TWO_OVER_PI = 2 / math.pi
 
 
 @jit(fast=True, no_reference_counting=True)
@@ -40,8 +39,8 @@ def _erf_first_order(S, w, H, gradient, scratch):
             for l in range(SIMD_WIDTH):
                 si, sj, sij = S[i, i, l], S[j, j, l], S[i, j, l]
                 root = math.sqrt(1.0 + si + sj + (si * sj - sij * sij))
-                angle[l] = TWO_PI * arctan2(sij, root)
-                density[l] = TWO_PI / root * (w[i, l] * w[j, l])
+                angle[l] = TWO_OVER_PI * arctan2(sij, root)
+                density[l] = TWO_OVER_PI / root * (w[i, l] * w[j, l])
             for a, b in ((i, j), (j, i)):
                 for l in range(SIMD_WIDTH):
                     gradient[a, l] += w[b, l] * angle[l]
@@ -60,10 +59,10 @@ def _erf_first_order(S, w, H, gradient, scratch):
 def _arcsine(x):
     """Asin x = pi/2 - 2 asin sqrt((1 - x)/2) beyond 1/2."""
     a = abs(x)
-    far = a > 0.5
-    z = 0.5 * (1.0 - a) if far else a * a
-    angle = (math.sqrt(z) if far else a) * p(z)
-    return math.copysign(HALF_PI - 2.0 * angle if far else angle, x)
+    large = a > 0.5
+    z = 0.5 * (1.0 - a) if large else a * a
+    angle = (math.sqrt(z) if large else a) * p(z)
+    return math.copysign(HALF_PI - 2.0 * angle if large else angle, x)
 
 
 @jit(fast=True, no_reference_counting=True)
@@ -87,12 +86,12 @@ def _erf_C(S, w, K, noise2, C, scratch):
                     norm[c, l], e[c, l], f[c, l] = unit, x * unit, y * unit
             for c in range(n):
                 for d in range(c + 1):
-                    twice = TWO_PI * (1.0 if c == d else 2.0)
+                    twice = TWO_OVER_PI * (1.0 if c == d else 2.0)
                     for l in range(SIMD_WIDTH):
                         x = S[c, d, l] * norm[c, l] * norm[d, l] - e[c, l] * e[d, l] - f[c, l] * f[d, l]
                         total[l] += twice * (w[c, l] * w[d, l]) * _arcsine(x)
             for l in range(SIMD_WIDTH):
-                C[a, b, l] = TWO_PI * (w[a, l] * w[b, l]) * total[l] * inverse[l]
+                C[a, b, l] = TWO_OVER_PI * (w[a, l] * w[b, l]) * total[l] * inverse[l]
             for l in range(SIMD_WIDTH):
                 C[b, a, l] = C[a, b, l]
 
@@ -145,7 +144,7 @@ def quadratic_simd(S, w, K, noise2, second_order, H, gradient, C, eps_g, scratch
 
 @jit(fast=True, no_reference_counting=True)
 def linear_simd(S, w, K, noise2, second_order, H, gradient, C, eps_g, scratch):
-    """Linear students of linear teachers: E[Delta^2] = w S w, and everything follows from it."""
+    """Linear students of linear teachers, with E[Delta^2] = w S w."""
     for i in range(len(w)):
         for l in range(SIMD_WIDTH):
             gradient[i, l] = 0.0

@@ -1,13 +1,13 @@
-"""Closures of rules over tokens: covariances that differ between eigenspaces, and tokens that see each other by a sum.
+"""Closures of rules over tokens: covariances that differ between eigenspaces, and tokens that interact through a sum.
 
-In eigenspaces of their own the fields of a sample are those of one token of T times as many. S has a part S^g for each
-group of eigenspaces with one c^g, one below the other; Cov(z^a, z^b) = sum_g c^g_ab S^g. With D^ab = E[dF^a/dz^b] and
-E[F^a F^b] of all fields, group g is driven by sum_ab c^g_ab of these.
+If the covariance of tokens differs between eigenspaces, the fields of a sample are treated as those of one token with T
+times as many units. S stacks a block S^g for each group of eigenspaces with the same c^g;
+Cov(z^a, z^b) = sum_g c^g_ab S^g. With D^ab = E[dF^a/dz^b] and E[F^a F^b] of all fields, group g is driven by
+sum_ab c^g_ab of these.
 
-Samples of independent tokens whose forces see each other through a sum: averages are products of one token's.
-
-The sum over the other T - 1 tokens is independent of a token's own fields. Where each adds 0 or 1 it is binomial; a
-force that is linear in it needs its mean and variance only, which two values have, too.
+If independent tokens interact only through a sum, averages factorise into averages of one token. The sum over the other
+T - 1 tokens is independent of a token's fields. It is binomial if each token adds 0 or 1. If the force is linear in the
+sum, only its mean and variance matter, and two values have the same.
 """
 
 import math
@@ -18,29 +18,31 @@ from .._base.jit import compile_once, jit, jit_user
 from . import _rule
 
 
-def whole_force(force, others, T, K, M):
-    """The force on all tokens of a sample, with fields in a row, made from that on one."""
+def force_on_all_tokens(token_functions, T, K, M):
+    """The force on all tokens of a sample, lam (T K,), nu (T M,), from the force and ``others`` of one token."""
+    force, others = token_functions
 
     @jit_user
-    def whole(lam, nu, xi, theta, S, F, G):
-        total, of_all = 0.0, G.copy()
+    def all_tokens(lam, nu, xi, theta, S, F, G):
+        total, G_of_all = 0.0, G.copy()
         for a in range(T):
             total += others(lam[a * K : (a + 1) * K], nu[a * M : (a + 1) * M], theta)
         for a in range(T):
             lam_a, nu_a = lam[a * K : (a + 1) * K], nu[a * M : (a + 1) * M]
             G[:] = 0.0
             force(lam_a, nu_a, total - others(lam_a, nu_a, theta), theta, S, F[a * K : (a + 1) * K], G)
-            of_all += G
+            G_of_all += G
         for i in range(len(G)):
-            G[i] = of_all[i]
+            G[i] = G_of_all[i]
 
-    return whole
+    return all_tokens
 
 
 @jit
 def fill_law(w, n, T, counts, mean, square):
-    """Fill the values of the noise behind w (n,) with the sum over T - 1 tokens, and their probabilities."""
-    at = n + _rule.HEAD + 4 + int(w[n + _rule.HEAD + 1])  # of the values, behind the numbers; each has its shape before
+    """Fill the values of the noise in w with those of the sum over T - 1 tokens, and their probabilities."""
+    # Index of the values, which follow the numbers of the rule; the shape of each array precedes it.
+    at = n + _rule.HEADER_SIZE + 4 + int(w[n + _rule.HEADER_SIZE + 1])
     m = int(w[at - 1])
     chances = w[at + m + 2 : at + 2 * m + 2]
     if counts:
@@ -55,12 +57,13 @@ def fill_law(w, n, T, counts, mean, square):
     w[at], w[at + 1], chances[0], chances[1] = (T - 1) * mean - spread, (T - 1) * mean + spread, 0.5, 0.5
 
 
-def closure_of_one(force, error, others, T, counts):
+def closure_of_one(token_functions, error, T, counts):
     """The closure of a force on each of T independent tokens, ``xi`` being the sum of ``others`` over the rest."""
-    average = _rule.pointer(_rule.rule_closure, _rule.SIGNATURE)
+    force, others = token_functions
+    average = _rule.pointer(_rule.rule_closure, _rule.AVERAGE_SIGNATURE)
     idle, chance = _rule.no_force, _rule.no_chance
-    compile_once(idle, _rule.FORCE)
-    compile_once(chance, _rule.CHANCE)
+    compile_once(idle, _rule.SIGNATURES.force)
+    compile_once(chance, _rule.SIGNATURES.chance)
 
     @jit_user
     def squared(lam, nu, theta):
@@ -68,13 +71,13 @@ def closure_of_one(force, error, others, T, counts):
 
     @_rule.kernel
     def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-        n, known, square = S.shape[0], w.copy(), 0.0
-        if known[n] >= 0.0:
+        n, filled, square = S.shape[0], w.copy(), 0.0
+        if filled[n] >= 0.0:
             mean = average(idle, others, chance, S, w, K, eta, eta_v, 0.0, False, A, B, C, dv)
             if not counts:
                 square = average(idle, squared, chance, S, w, K, eta, eta_v, 0.0, False, A, B, C, dv)
-            fill_law(known, n, T, counts, mean, square)
-        eps_g = average(force, error, chance, S, known, K, eta, eta_v, 0.0, second_order, A, B, C, dv)
+            fill_law(filled, n, T, counts, mean, square)
+        eps_g = average(force, error, chance, S, filled, K, eta, eta_v, 0.0, second_order, A, B, C, dv)
         dv *= T  # all tokens move the weights
         for x in (A, B, C):
             x *= T
@@ -85,9 +88,9 @@ def closure_of_one(force, error, others, T, counts):
 
 @jit
 def fields_of_all(S, c, K):
-    """Covariance of the fields of all tokens, lam (T K,) before nu (T M,), from parts of S and c (groups, T, T)."""
+    """Covariance of the fields lam (T K,), nu (T M,) of all tokens, from S (groups n, n) and c (groups, T, T)."""
     n, T = S.shape[1], c.shape[1]
-    whole = np.zeros((T * n, T * n))
+    full = np.zeros((T * n, T * n))
     for a in range(T):
         for i in range(n):
             row = a * K + i if i < K else T * K + a * (n - K) + i - K
@@ -95,13 +98,13 @@ def fields_of_all(S, c, K):
                 for j in range(n):
                     column = b * K + j if j < K else T * K + b * (n - K) + j - K
                     for g in range(len(c)):
-                        whole[row, column] += c[g, a, b] * S[g * n + i, j]
-    return whole
+                        full[row, column] += c[g, a, b] * S[g * n + i, j]
+    return full
 
 
 @jit
-def weigh_tokens(c, parts, K, out):
-    """Fill out (groups K, m) = sum_ab c_ab of the ``parts`` (T K, T m)."""
+def weigh_tokens(c, blocks, K, out):
+    """Fill out (groups K, m) = sum_ab c_ab X^ab of the ``blocks`` X^ab (K, m) of an array (T K, T m)."""
     T, m = c.shape[1], out.shape[1]
     out[:] = 0.0
     for g in range(len(c)):
@@ -109,22 +112,22 @@ def weigh_tokens(c, parts, K, out):
             for b in range(T):
                 for k in range(K):
                     for j in range(m):
-                        out[g * K + k, j] += c[g, a, b] * parts[a * K + k, b * m + j]
+                        out[g * K + k, j] += c[g, a, b] * blocks[a * K + k, b * m + j]
 
 
 def closure_of_groups(force, error, chance, c):
     """The closure of a force on tokens with a covariance c (groups, T, T) in each group of eigenspaces."""
-    average = _rule.pointer(_rule.rule_closure, _rule.SIGNATURE)
+    average = _rule.pointer(_rule.rule_closure, _rule.AVERAGE_SIGNATURE)
     T = c.shape[1]
 
     @_rule.kernel
     def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
         n, size = S.shape[1], T * S.shape[1]
-        known = np.concatenate((w[:K], np.zeros(size - K), w[n:]))
+        padded = np.concatenate((w[:K], np.zeros(size - K), w[n:]))
         a, b = np.zeros((T * K, T * K)), np.zeros((T * K, size - T * K))
         squares, g = np.zeros((T * K, T * K)), np.zeros(T * K)
-        whole = fields_of_all(S, c, K)
-        eps_g = average(force, error, chance, whole, known, T * K, eta, eta_v, 0.0, second_order, a, b, squares, g)
+        S_of_all = fields_of_all(S, c, K)
+        eps_g = average(force, error, chance, S_of_all, padded, T * K, eta, eta_v, 0.0, second_order, a, b, squares, g)
         weigh_tokens(c, a, K, A)
         weigh_tokens(c, b, K, B)
         weigh_tokens(c, squares, K, C)

@@ -1,6 +1,7 @@
-"""Rules that see several inputs of a sample, one student and one teacher: forces, and closures where they are closed.
+"""Rules for samples of several inputs, one student and one teacher: forces, and their closures in closed form.
 
-Forces find the fields of all tokens in a row, the numbers of their rule behind theta; closures find these behind w.
+Forces read the fields of all tokens in one array, and the numbers of the rule behind theta; closures read the numbers
+behind w.
 """
 
 import math
@@ -26,7 +27,7 @@ def tail(n, trials, wrong):
 
 @jit(no_reference_counting=True)
 def rewards(wrong, T, least, penalty, bonus):
-    """(E r of a right answer, of a wrong one, E r^2 of an answer) of an episode of T answers."""
+    """(E r for a right answer, E r for a wrong one, E r^2) in an episode of T answers."""
     if_right, if_wrong = tail(least - 1, T - 1, wrong), tail(least, T - 1, wrong)
     square = (1 - wrong) * (if_right * (1 + bonus) ** 2 + (1 - if_right) * (bonus - penalty) ** 2)
     square += wrong * (if_wrong + (1 - if_wrong) * penalty**2)
@@ -45,7 +46,7 @@ def episode_force(lam, nu, xi, theta, S, F, G):
 
 @closed
 def episode(J, root_t, angle, sin, cos, numbers):
-    """The numbers are T, answers that must be right, penalty, bonus."""
+    """The numbers are T, the required number of right answers, penalty, bonus."""
     T, one = int(numbers[0]), 1 / math.sqrt(2 * math.pi)
     right, wrong, square = rewards(angle / math.pi, T, int(numbers[1]), numbers[2], numbers[3])
     return (right + wrong) * one / J, (right - wrong) * one / root_t, square / T
@@ -59,7 +60,7 @@ def pair_force(lam, nu, xi, theta, S, F, G):
 
 @jit
 def pair(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    """Behind w: the correlation of the two views. Moments of two normal fields by Wick's theorem."""
+    """Moments of two normal fields by Wick's theorem; the correlation of the two views is stored behind w."""
     Q, rho = S[0, 0], w[2]
     single = Q - 2 * rho * Q * Q + 5 * Q**3 / 3
     cross = rho * Q - 2 * Q * Q + (3 * rho + 2 * rho**3) * Q**3 / 3
@@ -74,7 +75,7 @@ def pair_error(lam, nu, theta):
 
 @jit(no_reference_counting=True)
 def attended(fields):
-    """Mean of the fields under their own softmax, the sum of exp(field - the largest), that field."""
+    """Mean of the fields with softmax weights, the sum of exp(field - largest field), the largest field."""
     total = mean = 0.0
     top = fields[0]
     for a in range(1, fields.size):

@@ -1,4 +1,4 @@
-"""Activations: a function, its derivatives, and the way its Gaussian integrals are computed."""
+"""Activations: a function, its derivatives, and the method for its Gaussian integrals."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -9,13 +9,12 @@ import numpy as np
 
 from .._base import ArrayLike, Function, Numbers, check
 from ..gaussian.tables import polynomial_table, tabulate
-from ..gaussian.two_point import NUMERIC, SIGN
-from .kernels import ERF, KERNELS, LINEAR, QUADRATIC, RELU, Kernels
+from ..gaussian.two_point import NUMERIC
+from .kernels import CODES, KERNELS, Kernels
 from .polynomials import Polynomial
 from .sums import ScaledSum
 
-SECOND_ORDER = ("auto", "tensor", "pairs", "mixture", "sobol")
-CODES = (NUMERIC, ERF, RELU, LINEAR, QUADRATIC, int(SIGN))
+SECOND_ORDER_METHODS = ("auto", "tensor", "pairs", "mixture", "sobol")
 
 
 @dataclass(frozen=True)
@@ -37,18 +36,18 @@ class Activation:
     mixture : ScaledSum, optional
         g as a sum of scaled closed-form functions, whose integrals are then used for everything.
     second_order : {"auto", "tensor", "pairs", "mixture", "sobol"}
-        Rule for the matrix C of a numeric activation, see :meth:`from_function`.
+        Method for the matrix C of a numeric activation, see :meth:`from_function`.
     tolerance : float
-        Largest estimated error of C, relative to its largest entry, that is accepted.
+        Largest accepted error of C, relative to its largest entry.
     kinks : tuple of float
-        Where g' jumps.
+        Points where g' jumps.
     kernels : Kernels, optional
-        Closed forms of a function that the library does not know; by default the forms of ``code``.
+        Closed forms of a function of the user; by default the forms of ``code``.
 
     Raises
     ------
     ValueError
-        A name that is no string, functions that are not callable, an unknown code or rule, kinks that are no numbers.
+        A name that is no string, functions that are not callable, an unknown code or method, kinks that are no numbers.
 
     Notes
     -----
@@ -77,7 +76,7 @@ class Activation:
     kinks: tuple[float, ...] = ()
     kernels: Kernels | None = None
 
-    learning: ClassVar[Any] = None  # the rule of a model that has no activation, in whose place this one stands
+    learning: ClassVar[Any] = None  # the ``Rule`` for which a placeholder stands; None for activations
 
     def __post_init__(self):
         if not isinstance(self.name, str):
@@ -85,14 +84,15 @@ class Activation:
         for role in ("g", "dg"):
             if not callable(getattr(self, role)) and self.mixture is None:
                 raise check.refused(role, getattr(self, role), "a function of one array.")
-        if check.axes("code", self.code) or self.code not in CODES:
-            raise check.refused("code", self.code, f"one of {CODES}. Try -1: numerical integrals.")
-        check.choice("second_order", self.second_order, SECOND_ORDER)
+        known = (NUMERIC, CODES.erf, CODES.relu, CODES.linear, CODES.quadratic, CODES.sign)
+        if check.axes("code", self.code) or self.code not in known:
+            raise check.refused("code", self.code, f"one of {known}. Try -1: numerical integrals.")
+        check.choice("second_order", self.second_order, SECOND_ORDER_METHODS)
         check.number("tolerance", self.tolerance, above=0, hint="0.01 by default.")
         kinks = check.array("kinks", self.kinks, ("n",), "Try (0.0,) for a kink at the origin, () for none.")
         object.__setattr__(self, "kinks", tuple(kinks.tolist()))
         if not isinstance(self.kernels, Kernels | None):
-            raise check.refused("kernels", self.kernels, "a Kernels record, or None.")
+            raise check.refused("kernels", self.kernels, "a Kernels instance, or None.")
 
     def __repr__(self):
         return self.name
@@ -103,24 +103,24 @@ class Activation:
 
     @property
     def closed_forms(self) -> Any:
-        """The :class:`Kernels` of a student with this activation: its own, or the library's; None without any."""
+        """The :class:`Kernels` of a student with this activation: its own or the library's; None if there are none."""
         return self.kernels or KERNELS.get(self.code)
 
     @property
     def closed_sum(self) -> Any:
-        """The activation as a sum of closed-form functions, if it is one by construction: a ``ScaledSum``, or None."""
+        """The ``ScaledSum`` of closed-form functions that the activation is by construction, or None."""
         return ScaledSum(self.code) if self.code != NUMERIC else self.mixture
 
     @cached_property
     def table(self):
-        """g, g' and g'', if it is known, as a table that kernels read; made once."""
+        """Table of g, g' and, if given, g'' for the kernels; computed once."""
         if isinstance(self.g, Polynomial):
             return polynomial_table(self.g.coefficients)
         return tabulate((self.g, self.dg) if self.d2g is None else (self.g, self.dg, self.d2g), self.name)
 
     @property
     def compiled(self) -> Any:
-        """How kernels of simulators take it: its code, or the array of its table."""
+        """Argument of the kernels of simulators: the code, or the array of the table."""
         return self.table.data if self.code == NUMERIC else self.code
 
     def __getstate__(self):
@@ -138,7 +138,7 @@ class Activation:
         tolerance: float = 1e-2,
         kernels: Any = None,
     ) -> "Activation":
-        r"""Activation from any smooth function; its Gaussian integrals are computed numerically, or by its kernels.
+        r"""Activation from any smooth function, whose Gaussian integrals are numerical or given by ``kernels``.
 
         Parameters
         ----------
@@ -150,17 +150,18 @@ class Activation:
         name : str, optional
             Name in reprs and files; the function's own by default.
         second_order : {"auto", "tensor", "pairs", "mixture", "sobol"}
-            Rule for the four-point integrals of C.  "tensor": all fields at once, K + M <= 4.  "pairs": two fields by
-            quadrature and the others in Hermite modes.  "mixture": odd sigmoids as sums of four error functions, about
-            1e-5.  "sobol": 4 x 2^13 scrambled Sobol points, about 1e-3.  "auto" takes "tensor" for
-            K + M <= 3, "mixture" for odd sigmoids with K + M > 4, "pairs" otherwise; Sobol points where the student or
-            the teacher is piecewise linear.
+            Method for the four-point integrals of C.  "tensor": all fields at once, K + M <= 4.  "pairs": two fields by
+            quadrature and the others in Hermite modes.  "mixture": odd sigmoids as sums of four error functions, with
+            errors of about 1e-5.  "sobol": 4 x 2^13 scrambled Sobol points, about 1e-3.  "auto" chooses "tensor" for
+            K + M <= 3, "mixture" for odd sigmoids with K + M > 4, "sobol" where the student or the teacher is piecewise
+            linear, and "pairs" otherwise.
         tolerance : float
             Refuse C when its estimated error exceeds this fraction of its largest entry.  The default, 0.01, accepts a
-            C that is known far less accurately than ``rtol`` of :func:`solve`: of tanh, K + M = 3, to 7e-3 at field
-            variances of 10.  ``tolerance=1e-6`` insists on what is reached at variances of order one.
+            C that is far less accurate than ``rtol`` of :func:`solve`: 7e-3 for tanh with K + M = 3 at field variances
+            of 10.  ``tolerance=1e-6`` is reached at variances of order one.
         kernels : Kernels, optional
-            Closed forms, taken for students with this activation and the teachers they name; see the page on extending.
+            Closed forms for students with this activation and the teachers in ``kernels.teachers``; see the page on
+            extending.
 
         Returns
         -------
@@ -173,9 +174,9 @@ class Activation:
 
         Notes
         -----
-        Two-point integrals (A, B, dv, eps_g) are accurate to 1e-8, or refused: a kink or large variances (of tanh,
-        beyond 60) keep the midpoint rule from settling.  Functions with kinks can be simulated but not integrated;
-        piecewise-linear ones have closed forms, :data:`relu`, :func:`leaky_relu`, :data:`absolute`.
+        Two-point integrals (A, B, dv, eps_g) are accurate to 1e-8, or refused: with a kink or large variances (above 60
+        for tanh) the midpoint rule does not converge.  Functions with kinks can be simulated but not integrated.
+        Piecewise-linear functions have closed forms: :data:`relu`, :func:`leaky_relu`, :data:`absolute`.
 
         Examples
         --------
@@ -226,10 +227,10 @@ def check_vectorised(role, function):
 
 
 def _check_derivative(role, of, function, derivative):
-    """Increments of the function against Simpson's rule for its derivative, cell by cell.
+    """Compare increments of the function with Simpson's rule for its derivative, cell by cell.
 
-    A wrong derivative fails nearly everywhere.  A kink fails in its own cell, by less than the cell width times the
-    jump of the slope, and passes; a jump of the function fails by more.
+    A wrong derivative deviates in nearly all cells and is refused.  A kink deviates in one cell, by less than the cell
+    width times the jump of the slope, and is accepted.  A jump of the function deviates by more and is refused.
     """
     x = np.linspace(-9.0, 9.0, 1201)
     width = x[1] - x[0]

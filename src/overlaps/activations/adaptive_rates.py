@@ -1,4 +1,4 @@
-"""Rates that see the state: forces divided by what theta has gathered, or by what the overlaps say."""
+"""Rules with adaptive rates, which depend on accumulated gradients theta or on the overlaps."""
 
 import math
 from dataclasses import replace
@@ -14,28 +14,28 @@ from .validation import uses_theta
 
 
 def adagrad_norm(rule: Rule, b0: float = 1.0, *, mean_eigenvalue: float = 1.0) -> Rule:
-    r"""AdaGrad-Norm on top of a rule: its rate falls with all squared gradients so far, theta.
+    r"""AdaGrad-Norm for a rule: the rate decreases with the sum theta of squared gradients.
 
     .. math:: F = F^0/\sqrt{\theta_1}, \qquad G_1 = \bar s \sum_k (F^0_k)^2
 
     Parameters
     ----------
     rule : Rule
-        One that has no theta of its own.
+        A rule without theta.
     b0 : float
-        theta_1 begins at b0^2, where ``ov.learner`` is given no other.
+        The default initial theta_1 is b0^2; ``ov.learner`` may set another one.
     mean_eigenvalue : float
         Mean eigenvalue s-bar of the inputs' covariance, ``spectrum.mean``.
 
     Returns
     -------
     Rule
-        For ``ov.learner(..., eta_theta=1.0)``. With the closure of ``rule`` where that is a closed one.
+        For ``ov.learner(..., eta_theta=1.0)``. Its closure is in closed form if that of ``rule`` is.
 
     Raises
     ------
     ValueError
-        Numbers that are not positive; a rule with tokens, or a theta of its own.
+        Numbers that are not positive; a rule with tokens or with theta.
 
     References
     ----------
@@ -54,7 +54,7 @@ def adagrad_norm(rule: Rule, b0: float = 1.0, *, mean_eigenvalue: float = 1.0) -
         raise ValueError(f"rule = {rule!r} has tokens = {rule.tokens}; expected one input a sample.")
     if rule.theta is not None or uses_theta(rule):
         raise ValueError(
-            f"rule = {rule!r} has a theta of its own, where adagrad_norm keeps the sum of squared gradients; "
+            f"rule = {rule!r} has a theta of its own, where adagrad_norm stores the sum of squared gradients; "
             "expected a rule without one, such as ov.rules.logistic()."
         )
     start = check.number("b0", b0, above=0) ** 2
@@ -100,7 +100,7 @@ def adagrad_norm(rule: Rule, b0: float = 1.0, *, mean_eigenvalue: float = 1.0) -
 
 
 def line_search(noise: float = 0.0) -> Rule:
-    r"""Linear regression at the rate of an exact line search, which knows the error; for isotropic inputs.
+    r"""Linear regression at the rate of an exact line search, which depends on the error; for isotropic inputs.
 
     .. math:: F = -\eta(S)\,(\lambda - \nu - \sigma\xi), \qquad \eta(S) = \frac{2\epsilon}{2\epsilon + \sigma^2}
 
@@ -112,7 +112,7 @@ def line_search(noise: float = 0.0) -> Rule:
     Returns
     -------
     Rule
-        For ``ov.learner(..., eta=1.0)``, where it is Polyak's rate, too: the largest decrease of eps_g = s^2/2.
+        For ``ov.learner(..., eta=1.0)``: the rate is then also Polyak's, with the largest decrease of eps_g = s^2/2.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The one seam between functions and the rest: two activations and a rule of learning -> the closure that fits them."""
+"""Choice of the closure for a student, a teacher and the numbers of learning."""
 
 from ..gaussian.two_point import ERF, NUMERIC, RELU, SIGN
 from .adaptive_closure import RuleClosure
@@ -9,26 +9,27 @@ from .numeric import NumericClosure, deciding, fitted_sums
 from .polynomials import PolynomialClosure
 from .sums import MixtureClosure, PiecewiseLinearClosure
 
-NONE = Classes()
+NO_CLASSES = Classes()
+NONE = NO_CLASSES  # the name that ``models.model`` imports
 
 
-def bind(student, teacher, rule, classes=NONE):
+def bind(student, teacher, learning, classes=NO_CLASSES):
     """The closure of these units, a ``Bound``: (S, w, A, B, C, dv) -> eps_g fills the arrays A, B, C, dv."""
     if classes.n_classes:
         closed = {NUMERIC, int(SIGN)}.isdisjoint((shape_of(student)[0], shape_of(teacher)[0]))
-        return (ClassesClosure if closed else NumericClassesClosure)(student, teacher, rule, classes)
+        return (ClassesClosure if closed else NumericClassesClosure)(student, teacher, learning, classes)
     if student.learning is not None:
-        return RuleClosure(student.learning, rule)
+        return RuleClosure(student.learning, learning)
     kernels = student.closed_forms
     closed_pair = kernels is not None and (teacher == student or teacher.code in kernels.teachers)
-    return (KernelClosure if closed_pair else bind_numeric)(student, teacher, rule)
+    return (KernelClosure if closed_pair else bind_numeric)(student, teacher, learning)
 
 
-def bind_numeric(student, teacher, rule):
-    """The closure of two activations that have no common kernel: the first that fits, quadrature where none does.
+def bind_numeric(student, teacher, learning):
+    """The closure of two activations that have no common kernel: an exact one if there is one, else quadrature.
 
-    Raises ``ValueError`` where the pair cannot be integrated at any state: kinks, or a mixture asked for a function
-    that is not one.
+    Raises ``ValueError`` where the pair cannot be integrated at any state: because of kinks, or because
+    second_order="mixture" does not fit the function.
     """
     f, f_star = student.closed_sum, teacher.closed_sum
     if teacher.code == SIGN and (f is None or f.code != ERF):
@@ -38,15 +39,15 @@ def bind_numeric(student, teacher, rule):
         )
     g, h, options = parts_of(student), parts_of(teacher), deciding(student, teacher)
     if g and h and g.is_piecewise_linear and h.is_piecewise_linear:
-        return PiecewiseLinearClosure((g.slope, g.kink), (h.slope, h.kink), rule)
+        return PiecewiseLinearClosure((g.slope, g.kink), (h.slope, h.kink), learning)
     if g and h and g.is_polynomial and h.is_polynomial:
-        return PolynomialClosure(g, h, rule)
+        return PolynomialClosure(g, h, learning)
     if teacher.code == SIGN or (g and h and f and f_star and f.code != RELU):
-        return MixtureClosure(f, f_star, rule)
+        return MixtureClosure(f, f_star, learning)
     if g and h:
-        teachers = bind_numeric(teacher, teacher, rule._replace(K=0, second_order=False))
-        return FamiliesClosure(g, h, rule, bind_numeric(student, student, rule), teachers)
+        teachers = bind_numeric(teacher, teacher, learning._replace(K=0, second_order=False))
+        return FamiliesClosure(g, h, learning, bind_numeric(student, student, learning), teachers)
     if options.second_order == "mixture":
         f, f_star = fitted_sums(student, teacher, options.tolerance, asked=True)
-        return MixtureClosure(f, f_star, rule)
-    return NumericClosure(student, teacher, rule)
+        return MixtureClosure(f, f_star, learning)
+    return NumericClosure(student, teacher, learning)

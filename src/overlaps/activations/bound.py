@@ -1,4 +1,4 @@
-"""A closure bound to one pair of activations and one rule of learning, and its derivatives."""
+"""A closure bound to one pair of activations and the numbers of their learning, and its derivatives."""
 
 from typing import Any, NamedTuple
 
@@ -14,36 +14,41 @@ from ..gaussian.two_point import SIGN
 from ._first_order import assemble, assemble_square
 from ._relu_derivatives import relu_alignment
 
-# what compiled code calls: closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv) -> eps_g
+# Signature closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv) -> eps_g of all compiled closures.
 CLOSURE = REAL(MATRIX, VECTOR, INT, INT, REAL, REAL, REAL, BOOL, MATRIX, MATRIX, MATRIX, VECTOR)
-SIMD_WIDTH = 32  # states side by side: four registers of eight, as shorter loops spend their time on beginning
-BATCHED = types.void(CUBE, MATRIX, INT, VECTOR, BOOL, CUBE, MATRIX, CUBE, VECTOR, MATRIX)  # see ``_lanes``
-ERRORS = types.void(types.FunctionType(CLOSURE), INT, INT, CUBE, MATRIX, VECTOR)
-# Below this many evaluations a loop in Python costs less than handing arrays to compiled code; above, the loop is
-# compiled.
-FEW = 20
-# Below this many students C takes less than a millisecond, and threads cost more than they save; above, they share its
-# entries.
-MANY = 40
-# Sine of the angle between a kinked student and another unit. Below, the closure behaves like the angle and has no
-# derivative: exact ones are refused. Above, they have digits.
-ALIGNED = 1e-6
-# The same for Newton's iteration. Below, it takes the derivatives of a state moved this far from alignment: the root is
-# found by the velocity, derivatives only lead there.
-NEARLY = 1e-5
-STEP = 2e-3  # of finite differences, for closures in closed form without derivatives
-# Step of finite differences of closures by quadrature, in units of the overlaps. Below, their error of 1e-8 over the
-# step is seen; above, the sixth order misses digits.
-STEP_NUMERIC = 2e-2
-SMALLEST, SHORTEST = 1e-6, 1e-3  # least variance, and least distance from coplanar fields, that a step follows
-# Relative difference of derivatives by two steps. Below, the finer ones are taken; above, the closure is not smooth
-# enough, and the call is refused.
-AGREEMENT = 1e-5
-# Step where a few digits serve, as for Newton's iteration. Below, the error of quadrature (1e-8) over the step would
-# leave less than four digits.
-ROUGH = 1e-4
-SIXTH_ORDER = ((1, 3 / 4), (2, -3 / 20), (3, 1 / 60))
+SIMD_WIDTH = 32  # number of states in one SIMD batch, four registers of eight; shorter loops are dominated by start-up
+BATCHED = types.void(CUBE, MATRIX, INT, VECTOR, BOOL, CUBE, MATRIX, CUBE, VECTOR, MATRIX)  # closures of ``_simd``
+ERRORS_SIGNATURE = types.void(types.FunctionType(CLOSURE), INT, INT, CUBE, MATRIX, VECTOR)
+SIXTH_ORDER = ((1, 3 / 4), (2, -3 / 20), (3, 1 / 60))  # central differences: distances and coefficients
 SECOND_ORDER = ((1, 1 / 2),)
+
+
+class DerivativeOptions(NamedTuple):
+    """Tunable numbers of the derivatives of a closure; steps are relative to the overlaps."""
+
+    # Sine of the angle between a kinked student and another unit below which exact derivatives are refused, because the
+    # closure behaves like the angle there. Halved, derivatives are computed where they have fewer digits.
+    aligned_sine: float = 1e-6
+    # The same sine for Newton's iteration: below it, derivatives are those of a state moved this far from alignment.
+    # The value matters little because the root is found by the velocity.
+    newton_aligned_sine: float = 1e-5
+    step: float = 2e-3  # for differences of closed forms; halved, rounding doubles, and truncation falls 64-fold
+    # The step for closures by quadrature. Halved, their error of 1e-8 over the step doubles; doubled, the truncation
+    # error of the sixth order grows 64-fold.
+    quadrature_step: float = 2e-2
+    min_variance: float = 1e-6  # relative to the largest; steps do not shrink with smaller variances
+    min_eigenvalue: float = 1e-3  # steps do not shrink with smaller eigenvalues of the correlations
+    # Largest relative difference of derivatives by two steps; above it, the closure is not smooth enough and is
+    # refused.
+    agreement_tol: float = 1e-5
+    # Step of Newton's derivatives, for which a few digits suffice. Halved, the error of quadrature, 1e-8 over the step,
+    # leaves less than four digits.
+    newton_step: float = 1e-4
+
+
+DERIVATIVES = DerivativeOptions()
+# Names that ``finite_size.unknowns`` imports; to be replaced there by fields of ``DERIVATIVES``.
+STEP, STEP_NUMERIC = DERIVATIVES.step, DERIVATIVES.quadrature_step
 
 
 @jit
@@ -63,51 +68,52 @@ def outputs(S, K):
 
 
 class LearningNumbers(NamedTuple):
-    """Numbers of the learning rule for a closure; K is the number of students."""
+    """Number of students K and the numbers of learning that a closure needs."""
 
     K: int
     eta: float
     eta_v: float
     noise: float
-    second_order: bool  # whether C is wanted
+    second_order: bool  # whether C is computed
 
 
 class Bound:
     """Closure f(S, w, A, B, C, dv) -> eps_g of one student and one teacher activation, which fills the arrays.
 
-    A subclass gives ``__call__``; what it says about itself are these attributes.
+    Subclasses define ``__call__`` and set these attributes where they differ from the defaults.
 
     Attributes
     ----------
-    student, teacher, rule : Any, Any, Numbers
-        The pair of functions, and the numbers of the model.
+    student, teacher : Any
+        The pair of functions.
+    learning : LearningNumbers
+        Number of students, learning rates and noise of the model.
     error : float
         Estimate of the absolute error of the entries of C at the last call.
     chance : float
-        Largest relative error of integrals by Sobol points so far, which jump as breaks pass points; 0 for others.
+        Largest relative error so far of integrals by Sobol points, which jump as breaks pass points; 0 for others.
     controls_error : bool
-        Whether eps_g is known well enough for the error control of a run.
+        Whether eps_g is accurate enough for the error control of a run.
     averaging_error : float
-        Largest relative difference of A, B and eps_g of a rule by two sizes of quadrature so far.
+        Largest relative difference so far of A, B and eps_g of a rule between two sizes of quadrature.
     message : str
-        Why the last refused state was refused; empty if none was.
+        Reason why the last refused state was refused; empty if none was.
     by_quadrature : bool
-        Whether integrals are taken numerically: C may be refused, and derivatives need wide steps.
+        Whether integrals are computed numerically: C may be refused, and derivatives need wide steps.
     by_chance : bool
         Whether integrals are averages over Sobol points, which limits the tolerance of a run.
     kinked : bool
         Whether g' of the student jumps at the origin.
-    compiled, lanes : callable or None
-        The kernels, where the closure is one that compiled code can call, for one state and for SIMD_WIDTH of them.
+    compiled, simd : callable or None
+        Kernels for one state and for SIMD_WIDTH states; None where compiled code cannot call the closure.
     parameters : ndarray
-        Numbers that the kernel finds behind w (n,), see ``extended``.
+        Numbers that the kernel reads behind w (n,), see ``extended``.
     period : int
-        Evaluations in compiled code after which Python is to look at the closure; 0 for any number.
+        Number of evaluations in compiled code after which the closure needs a check in Python; 0 if it needs none.
     accuracy : float
-        What rounding leaves of the averages, absolute: integrators take no smaller atol by themselves. 0 where nothing
-        is summed over nodes.
+        Absolute rounding error of the averages, below which integrators choose no atol; 0 for closed forms.
     gradient_rate : float
-        Number by which A, B are divided to give the gradient of eps_g, up to the sign; inf where they give none.
+        Divisor of A, B that gives the gradient of eps_g, up to the sign; inf where they are no gradient.
     """
 
     error = chance = accuracy = averaging_error = 0.0
@@ -120,143 +126,149 @@ class Bound:
     parameters = NOTHING
     period = 0
 
-    def __init__(self, student, teacher, rule):
-        self.student, self.teacher, self.rule = student, teacher, rule
+    def __init__(self, student, teacher, learning):
+        self.student, self.teacher, self.learning = student, teacher, learning
 
     @property
     def gradient_rate(self):
-        """The learning rate, because the loss is the error that is recorded."""
-        return self.rule.eta
+        """The learning rate, because the recorded error is the loss."""
+        return self.learning.eta
 
     def error_size(self, S, w):
-        """Size of what cancels in eps_g where A and B do not give its gradient, so that differences do; 0 elsewhere."""
+        """Size of the cancelling terms of eps_g, for closures whose A and B are not its gradient; 0 elsewhere."""
         return 0.0
 
     def __repr__(self):
-        return f"{type(self).__name__}({self.student!r}, {self.teacher!r}, K={self.rule.K})"
+        return f"{type(self).__name__}({self.student!r}, {self.teacher!r}, K={self.learning.K})"
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A (K, K), B (K, M), dv (K,) and, for the second order, C (K, K); return eps_g."""
         raise NotImplementedError
 
     def extended(self, w):
-        """The array w (n,), and behind it what compiled code hands over to the kernel: its parameters, or room."""
+        """Append the parameters or the workspace of the compiled kernel to w (n,)."""
         return np.append(w, self.parameters)
 
     def errors(self, S, w):
         """Eps_g (n,) at S (n, K + M, K + M) and w (n, K + M)."""
-        values = outputs(S, self.rule.K)
+        values = outputs(S, self.learning.K)
         return np.array([self(S_i, w_i, *values) for S_i, w_i in zip(np.ascontiguousarray(S), w, strict=True)])
 
     def set_noise(self, noise):
-        """Take another standard deviation of the label noise from here on."""
-        self.rule = self.rule._replace(noise=noise)
-        for part in vars(self).values():
-            if isinstance(part, Bound):
-                part.set_noise(noise)
+        """Replace the standard deviation of the label noise, also of the closures that this one contains."""
+        self.learning = self.learning._replace(noise=noise)
+        for value in vars(self).values():
+            if isinstance(value, Bound):
+                value.set_noise(noise)
 
     def check(self, S, w):
-        """Raise ``ValueError`` where the closure is not defined, or not known."""
+        """Raise ``ValueError`` where the closure is undefined or cannot be computed accurately."""
         if self.kinked:
-            check_norms(S, self.rule.K)
-        if getattr(self.teacher, "code", None) == SIGN and not np.min(np.diag(S)[self.rule.K :]) > 0:
+            check_norms(S, self.learning.K)
+        if getattr(self.teacher, "code", None) == SIGN and not np.min(np.diag(S)[self.learning.K :]) > 0:
             raise ValueError(
                 "a teacher of signs has a field of variance zero, T_mm = 0, and no label; expected T_mm > 0."
             )
 
-    def no_jacobian_reason(self, S, least=NEARLY):
-        """Why there are no derivatives at S, or an empty string."""
-        if self.kinked and relu_alignment(S, self.rule.K) < least:
+    def no_jacobian_reason(self, S, least=DERIVATIVES.newton_aligned_sine):
+        """Reason why the closure has no derivatives at S, or an empty string."""
+        if self.kinked and relu_alignment(S, self.learning.K) < least:
             return "a student with a kink is aligned with another unit, where the closure has no derivatives"
         return ""
 
     def arrays(self, S, w):
         """A, B, C, dv at (S, w), in new arrays."""
-        values = outputs(S, self.rule.K)
+        values = outputs(S, self.learning.K)
         self(S, w, *values)
         return values
 
     def derivatives(self, S, w, *, exact):
         """Derivatives dA (d, K, K), dB (d, K, M), dC (d, K, K), ddv (d, K) along (triangle of Q, R, v) at (S, w).
 
-        ``exact`` demands all digits and raises ``ValueError`` where there are none; otherwise a few serve, for Newton's
-        iteration, taken from a state nearby if need be.
+        With ``exact``, all digits are required, and ``ValueError`` is raised where the closure has no derivatives.
+        Otherwise a few digits suffice, as in Newton's iteration, and a nearby state may replace S.
         """
-        if exact and self.kinked and self.no_jacobian_reason(S, ALIGNED):
+        if exact and self.kinked and self.no_jacobian_reason(S, DERIVATIVES.aligned_sine):
             raise ValueError(
                 "a student with a kink is aligned with another unit: the closure has no derivative there (it behaves "
                 "like the angle), so that the flow cannot be linearised. Expected students apart from each other and "
                 "from the teachers; follow the trajectory with ov.solve instead."
             )
-        return self._exact_derivatives(S, w) if exact else self._rough_derivatives(S, w)
+        return self._exact_derivatives(S, w) if exact else self._newton_derivatives(S, w)
 
-    def _rough_derivatives(self, S, w):
-        """Differences around a state a little further inside, where S keeps positive."""
-        step = ROUGH * np.trace(S) / len(S)
-        steps = step, ROUGH * max(np.abs(w[self.rule.K :]).max(), 1e-300)
+    def _newton_derivatives(self, S, w):
+        """Differences around S plus a multiple of the identity, so that S stays positive definite."""
+        step = DERIVATIVES.newton_step * np.trace(S) / len(S)
+        steps = step, DERIVATIVES.newton_step * max(np.abs(w[self.learning.K :]).max(), 1e-300)
         return central_differences(self.arrays, S + step * np.eye(len(S)), w, self._unknowns(w), steps, SECOND_ORDER)
 
     def _exact_derivatives(self, S, w):
-        """Differences of sixth order; a second step size tells whether they can be trusted."""
-        step = STEP_NUMERIC if self.by_quadrature else STEP
+        """Differences of sixth order, compared with those of twice the step."""
+        step = DERIVATIVES.quadrature_step if self.by_quadrature else DERIVATIVES.step
         values, unknowns = self.arrays(S, w), self._unknowns(w)
         sizes = self._step_sizes(S)
         changes, coarse = (
             central_differences(self.arrays, S, w, unknowns, (h * sizes, h), SIXTH_ORDER) for h in (step, 2 * step)
         )
-        # rounding of a finite difference, from terms of the closure's natural size; derivatives may be exactly zero
-        natural = np.finfo(float).eps * max(self.rule.eta, self.rule.eta_v) * np.max(np.abs(w)) ** 2 / step
+        # Rounding error of a finite difference, from terms of the size of the closure: derivatives may be exactly zero.
+        unit = np.finfo(float).eps * max(self.learning.eta, self.learning.eta_v) * np.max(np.abs(w)) ** 2 / step
         both = (zip(*x, strict=True) for x in (changes, coarse))
         for (i, j), fine_u, coarse_u in zip(unknowns, *both, strict=True):
-            rounding = natural if j is None else natural / sizes[i, j]
+            rounding = unit if j is None else unit / sizes[i, j]
             error = max(np.max(np.abs(a - b), initial=0.0) for a, b in zip(fine_u, coarse_u, strict=True))
             size = max(np.max(np.abs(x), initial=0.0) for x in (*fine_u, *values[:2]))
-            if not error <= AGREEMENT * size + rounding:
+            if not error <= DERIVATIVES.agreement_tol * size + rounding:
                 raise ValueError(
-                    f"finite differences of the closure, {self!r}, do not settle: two steps differ by {error:.1e}, "
-                    f"expected below {AGREEMENT:.0e} of {size:.1e}. The state may lie on the boundary of possible "
-                    "overlaps (student = teacher); use an activation in closed form (ov.erf, ov.tanh, ov.polynomial) "
-                    "there."
+                    f"finite differences of the closure, {self!r}, do not converge: two steps differ by {error:.1e}, "
+                    f"expected below {DERIVATIVES.agreement_tol:.0e} of {size:.1e}. The state may lie on the boundary "
+                    "of possible overlaps (student = teacher); use an activation in closed form (ov.erf, ov.tanh, "
+                    "ov.polynomial) there."
                 )
         return changes
 
     def _step_sizes(self, S):
-        """Size (n, n) of a step of S: as S_ij, and for kinked units of how far the fields are from coplanar."""
+        """Sizes (n, n) of steps of S: one, and for kinked units proportional to their distance from alignment."""
         if not self.kinked or self.by_quadrature:
             return np.ones_like(S)
         return inner_steps(S)
 
     def _unknowns(self, w):
         """Indices (i, j) of the arguments S_ij, i <= j, in their order, then (k, None) for v_k."""
-        K, n = self.rule.K, len(w)
+        K, n = self.learning.K, len(w)
         pairs = [(i, j) for i in range(K) for j in range(i, K)] + [(i, m) for i in range(K) for m in range(K, n)]
         return [*pairs, *((k, None) for k in range(K))]
 
     def _first_order(self, w, gg, dd, hh, A, B, dv):
         """Fill A, B, dv from E[g_i g_j] (n, n), E[g_k' g_j'] (K, n), E[g_k'' g_j] (K, n); return eps_g."""
-        return assemble(w, self.rule.K, gg, dd, hh, self.rule.eta, self.rule.eta_v, A, B, dv)
+        return assemble(w, self.learning.K, gg, dd, hh, self.learning.eta, self.learning.eta_v, A, B, dv)
 
     def _second_order(self, w, square, dd, C):
         """Fill C from E[g_k' g_l' Delta_0^2] and E[g_k' g_l']."""
-        assemble_square(w, self.rule.K, square, dd, self.rule.eta, self.rule.noise, C)
+        assemble_square(w, self.learning.K, square, dd, self.learning.eta, self.learning.noise, C)
 
 
 class KernelClosure(Bound):
-    """The closure of a student with closed forms (``Kernels``) and a teacher that they take."""
+    """The closure of a student with closed forms (``Kernels``) and a teacher that they accept."""
 
+    compiled_loop_from = 20  # evaluations from which a compiled loop is faster than one in Python; empirical
+    # Number of students from which threads fill C. With fewer, C takes less than a millisecond, and threads cost more
+    # than they save.
+    threads_from = 40
     _threads = 1
 
-    def __init__(self, student, teacher, rule):
-        super().__init__(student, teacher, rule)
+    def __init__(self, student, teacher, learning):
+        super().__init__(student, teacher, learning)
         self.kinked = bool(student.kinks)
         self._kernels, self._kernel = student.closed_forms, student.closed_forms.closure
         self.simd = self._kernels.simd if teacher == student else None
-        self._arguments = rule.K, teacher.code, *rule[1:]  # kept: finding them costs a tenth of a small closure
-        if rule.K >= MANY:  # every call takes milliseconds in Python
+        # Stored because collecting the arguments takes a tenth of the time of a small closure.
+        self._arguments = learning.K, teacher.code, *learning[1:]
+        if learning.K >= self.threads_from:  # every call takes milliseconds in Python
             compile_eagerly()
-        if self._kernels.chunk is not None and rule.second_order and rule.K >= MANY:
+        if self._kernels.chunk is not None and learning.second_order and learning.K >= self.threads_from:
             self._threads = vars(config)["NUMBA_NUM_THREADS"]
-        if self._threads == 1 and hasattr(self._kernel, "compile"):  # without compilation kernels are plain functions
+        # Kernels are plain functions where numba is disabled.
+        if self._threads == 1 and hasattr(self._kernel, "compile"):
             self.compiled = self._kernel
 
     def __call__(self, S, w, A, B, C, dv):
@@ -270,45 +282,45 @@ class KernelClosure(Bound):
         return eps_g
 
     def extended(self, w):
-        """As for any closure; here it is room."""
+        """Append the workspace of the kernel to w (n,)."""
         size = self._kernels.workspace
         return np.array(w) if size is None else np.append(w, np.zeros(size(len(w))))
 
     def errors(self, S, w):
-        """As for any closure, in one compiled function."""
-        few = self.compiled is None or len(S) < FEW
+        """Eps_g (n,) at S (n, K + M, K + M) and w (n, K + M), in one compiled function."""
+        few = self.compiled is None or len(S) < self.compiled_loop_from
         if few or (is_lazy() and not self.compiled.overloads and not is_compiled(self.compiled, CLOSURE.args)):
             return super().errors(S, w)
-        self._kernel.compile(CLOSURE.args)  # numba keeps what has a return type apart from what Python calls
-        compile_once(errors_of, ERRORS)
+        self._kernel.compile(CLOSURE.args)  # with a return type: numba compiles this separately from calls by Python
+        compile_once(errors_of, ERRORS_SIGNATURE)
         result = np.empty(len(S))
         errors_of(self._kernel, *self._arguments[:2], np.ascontiguousarray(S), np.ascontiguousarray(w), result)
         return result
 
     def set_noise(self, noise):
-        """Take another standard deviation of the label noise from here on."""
+        """Replace the standard deviation of the label noise."""
         super().set_noise(noise)
-        self._arguments = self.rule.K, self.teacher.code, *self.rule[1:]
+        self._arguments = self.learning.K, self.teacher.code, *self.learning[1:]
 
     def _exact_derivatives(self, S, w):
         if self._kernels.derivatives is None:
             return super()._exact_derivatives(S, w)
         return self._kernel_derivatives(S, w)
 
-    def _rough_derivatives(self, S, w):
+    def _newton_derivatives(self, S, w):
         if self._kernels.derivatives is None:
-            return super()._rough_derivatives(S, w)
+            return super()._newton_derivatives(S, w)
         S = np.array(S)
         for nearby in (bool(self.no_jacobian_reason(S)), True):
             if nearby:  # derivatives diverge at singular S
-                S[np.diag_indices(len(S))] *= 1 + NEARLY**2
+                S[np.diag_indices(len(S))] *= 1 + DERIVATIVES.newton_aligned_sine**2
             changes = self._kernel_derivatives(S, w)
             if all(np.all(np.isfinite(x)) for x in changes):
                 break
         return changes
 
     def _kernel_derivatives(self, S, w):
-        K, M = self.rule.K, len(w) - self.rule.K
+        K, M = self.learning.K, len(w) - self.learning.K
         d = K * (K + 1) // 2 + K * M + K
         changes = tuple(np.zeros((d, *shape)) for shape in ((K, K), (K, M), (K, K), (K,)))
         self._kernels.derivatives(S, w, *self._arguments, *changes)
@@ -316,10 +328,10 @@ class KernelClosure(Bound):
 
 
 def inner_steps(S):
-    """Size (n, n) of steps of S that follow how far the fields are from coplanar."""
-    norms = np.sqrt(np.maximum(np.diag(S), SMALLEST * np.max(np.diag(S))))
+    """Sizes (n, n) of steps of S, proportional to the least eigenvalue of the correlations of the fields."""
+    norms = np.sqrt(np.maximum(np.diag(S), DERIVATIVES.min_variance * np.max(np.diag(S))))
     size = np.outer(norms, norms)
-    return size * np.clip(np.linalg.eigvalsh(S / size)[0], SHORTEST, 1.0)
+    return size * np.clip(np.linalg.eigvalsh(S / size)[0], DERIVATIVES.min_eigenvalue, 1.0)
 
 
 def central_differences(evaluate, S, w, unknowns, steps, stencil):
@@ -335,12 +347,12 @@ def central_differences(evaluate, S, w, unknowns, steps, stencil):
                 else:
                     Sh[i, j] = Sh[j, i] = S[i, j] + sign * distance * h
                 terms.append([sign * coefficient / h * x for x in evaluate(Sh, wh)])
-        changes.append([sum(parts) for parts in zip(*terms, strict=True)])
+        changes.append([sum(array) for array in zip(*terms, strict=True)])
     return tuple(np.array(x) for x in zip(*changes, strict=True))
 
 
 def check_norms(S, K):
-    """Students with a kink at the origin need a direction: their gradient has none at zero norm."""
+    """Refuse students of zero norm with a kink at the origin: their gradient has no direction."""
     variances = np.diag(S)
     lowest = variances[:K].min()
     if lowest <= check.ZERO_NORM * max(variances[K:].max(), 1.0):

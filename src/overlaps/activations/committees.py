@@ -1,4 +1,4 @@
-"""Rules for several units of error functions or signs: forces made of numbers, whose closures are integrals."""
+"""Rules for committees of error functions or signs."""
 
 import math
 
@@ -28,7 +28,7 @@ def squared(lam, nu, theta):
 
 @jit
 def dropout_force(lam, nu, xi, theta, S, F, G):
-    """Force of a committee in which bit k of the mask xi shows unit k; p lies behind theta."""
+    """Force of a committee in which unit k is active if bit k of the mask xi is set; p is stored behind theta."""
     delta = -total(nu)
     for k in range(lam.size):
         F[k] = (int(xi) >> k & 1) / theta[lam.size]
@@ -39,7 +39,10 @@ def dropout_force(lam, nu, xi, theta, S, F, G):
 
 @jit
 def dropout_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    """Mean over masks xi of the closure of the squared loss with second layers xi_k / p; p and chances end w."""
+    """Mean over masks xi of the closure of the squared loss with second layers xi_k / p.
+
+    p and the probabilities of the masks are stored behind w.
+    """
     layers, p, chances = -np.ones(len(S)), w[len(S)], w[len(S) + 1 :]
     a, b, c = np.zeros(A.shape), np.zeros(B.shape), np.zeros(C.shape)
     A[:], B[:], C[:] = 0.0, 0.0, 0.0
@@ -47,14 +50,14 @@ def dropout_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, 
         for k in range(K):
             layers[k] = (mask >> k & 1) / p
         erf_closure(S, layers, K, ERF, eta, 0.0, 0.0, second_order, a, b, c, dv)
-        for mean, part in ((A, a), (B, b), (C, c)):
-            mean += chances[mask] * part
+        for mean, term in ((A, a), (B, b), (C, c)):
+            mean += chances[mask] * term
     layers[:K] = 1.0
     return erf_closure(S, layers, K, ERF, eta, 0.0, 0.0, False, a, b, c, dv)
 
 
 def dropout(K: int, M: int, keep: float) -> Rule:
-    r"""Soft committee of error functions with dropout: every sample sees each unit with probability ``keep``.
+    r"""Soft committee of error functions with dropout: each unit is active with probability ``keep`` in a sample.
 
     .. math:: F_k = -\frac{\xi_k}{p}\,g'(\lambda_k)\Big(\sum_j \frac{\xi_j}{p}\, g(\lambda_j) - \sum_m g(\nu_m)\Big)
 
@@ -68,8 +71,8 @@ def dropout(K: int, M: int, keep: float) -> Rule:
     Returns
     -------
     Rule
-        Its noise are the 2^K masks; eps_g is the error of the network without dropout. Exact: the closure is the mean
-        over masks of that of the squared loss with the second layer xi / p.
+        With the 2^K masks as noise; eps_g is the error of the network without dropout. Exact: the closure is the mean
+        over masks of the closure of the squared loss with the second layer xi / p.
 
     Raises
     ------
@@ -91,7 +94,7 @@ def dropout(K: int, M: int, keep: float) -> Rule:
 
 
 def sign_committee(K: int) -> Rule:
-    r"""Committee of K sign units that votes, and a perceptron as teacher: when the vote is wrong, its voters move.
+    r"""Committee of K sign units with a perceptron as teacher: if the vote is wrong, the units that caused it learn.
 
     .. math:: F_k = \sigma\,[\sigma o < 0]\,[\sigma\lambda_k < 0], \quad o = \sum_k \mathrm{sgn}\,\lambda_k, \quad
               \sigma = \mathrm{sgn}\,\nu
@@ -99,7 +102,7 @@ def sign_committee(K: int) -> Rule:
     Parameters
     ----------
     K : int
-        Units; a tie moves nobody. Two units by iterated quadrature, more by Sobol points, to 1e-3.
+        Units; nothing is learned from a tie. Two units by iterated quadrature, more by Sobol points, to 1e-3.
 
     Returns
     -------
@@ -139,7 +142,7 @@ def logistic_committee(K: int, M: int, beta: float) -> Rule:
     Parameters
     ----------
     K, M : int
-        Students and teachers, at most four together, where integrals are to 1e-6.
+        Students and teachers, with integrals to 1e-6 for at most four together.
     beta : float
         How sharply labels follow the teacher.
 
@@ -166,9 +169,9 @@ def logistic_committee(K: int, M: int, beta: float) -> Rule:
         p[1] = 1 - p[0]
 
     def force(lam, nu, xi, theta, S, F, G):
-        pull = xi / (1 + math.exp(xi * total(lam)))
+        factor = xi / (1 + math.exp(xi * total(lam)))
         for k in range(K):
-            F[k] = pull * slope(ERF, lam[k])
+            F[k] = factor * slope(ERF, lam[k])
 
     def error(lam, nu, theta):
         out = total(lam)

@@ -1,7 +1,7 @@
 """Exact closures of students and teachers of different families: polynomials, piecewise linear, sums of erf.
 
-The students alone, and the teachers alone, have closures of their own (one family each).  The teachers' output
-Y adds to the students' G two-point functions of different families, whose Mehler sums end,
+The closures of the students alone and of the teachers alone are those of one family.  The teachers' output Y adds
+two-point functions of different families to the students' G, whose Mehler sums are finite,
 
     E[f(a) h(b)] = sum_r S_ab^r E[f^(r)] E[h^(r)] / r!
 
@@ -9,8 +9,9 @@ Y adds to the students' G two-point functions of different families, whose Mehle
 
     E[g_k' g_l' (2 G Y + Y^2)]:
 
-- erf students: g_k' g_l' tilts the Gaussian measure (``_erf``), and Mehler sums are left;
-- piecewise-linear students: moments over the cones where fields are positive (``cones``; ``_piecewise`` beside erf);
+- erf students: g_k' g_l' tilts the Gaussian measure (``_erf``), and Mehler sums remain;
+- piecewise-linear students: moments over the orthants where fields are positive (``kink_orthants``; ``_piecewise`` for
+  erf teachers);
 - polynomial students: E[g_k' g_l' | two fields of Delta] is a polynomial in these, integrated over the sectors between
   the teachers' kinks; erf(z / sqrt 2) = E[sign(z + xi)] has its kink in a field with one more independent N(0, 1).
 """
@@ -28,14 +29,14 @@ from .bound import Bound
 from .kink_orthants import loadings, plane, positive_moments
 from .polynomials import Polynomial, mean_derivatives, mehler
 
-LARGEST = 2**14  # pairs of terms that are integrated at once, times what each needs
+MAX_CHUNK_SIZE = 2**14  # pairs of terms that are integrated at once, times the size of each; limits the memory
 
 
 class Parts(NamedTuple):
     """g(x) = sum_p coefficients_p x^p + kink relu(x) + sum_j amplitudes_j erf(scales_j x / sqrt 2), of one family.
 
     A polynomial, or a x + kink relu(x), or the sum of error functions; ``error`` bounds the distance of that sum from
-    the function for which it stands.
+    the function that it approximates.
     """
 
     coefficients: tuple = (0.0,)
@@ -80,7 +81,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(activation):
-    """The activation as ``Parts``, if it belongs to one of the families by construction, else None."""
+    """The activation as ``Parts`` if it belongs to one of the families by construction, else None."""
     if isinstance(activation.g, Polynomial):
         return Parts(activation.g.coefficients)
     mixture = activation.closed_sum
@@ -99,23 +100,23 @@ def parts_of(activation):
 class FamiliesClosure(Bound):
     """Closure f(S, w, A, B, C, dv) -> eps_g of a student and a teacher of different families; exact to rounding.
 
-    ``alone`` and ``teachers`` are the closures of one family; ``error`` is an estimate of the error of C, of first
+    ``students`` and ``teachers`` are the closures of one family; ``error`` is an estimate of the error of C, of first
     order in the errors of fitted sums of erf and 0 for exact functions.
     """
 
-    def __init__(self, student, teacher, rule, alone, teachers):
-        super().__init__(student, teacher, rule)
-        self.alone, self.teachers = alone, teachers
+    def __init__(self, student, teacher, learning, students, teachers):
+        super().__init__(student, teacher, learning)
+        self.students, self.teachers = students, teachers
         self.kinked = bool(student.kink)
         self.orders = max(student.degree, teacher.degree) + 3
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""
-        K, eta, eta_v, _, second_order = self.rule
+        K, eta, eta_v, _, second_order = self.learning
         v, u = w[:K], w[K:]
-        within = self.alone(np.ascontiguousarray(S[:K, :K]), v, A, np.empty((K, 0)), C, dv)
+        eps_g = self.students(np.ascontiguousarray(S[:K, :K]), v, A, np.empty((K, 0)), C, dv)
         nothing = np.empty((0, 0)), np.empty((0, len(u))), np.empty((0, 0)), np.empty(0)
-        beyond = self.teachers(np.ascontiguousarray(S[K:, K:]), u, *nothing)
+        added = self.teachers(np.ascontiguousarray(S[K:, K:]), u, *nothing)
         variance = np.maximum(np.diag(S), 0.0)
         f = mean_derivatives(self.student, variance[:K], self.orders)
         h = mean_derivatives(self.teacher, variance[K:], self.orders)
@@ -123,16 +124,16 @@ class FamiliesClosure(Bound):
         A[np.diag_indices(K)] -= eta * v * (mehler(S[:K, K:], f, h, 2, 0) @ u)
         B[...] = -eta * np.outer(v, u) * mehler(S[:K, K:], f, h, 1, 1)
         dv -= eta_v * gh @ u
-        beyond += v @ gh @ u
+        added += v @ gh @ u
         if second_order:
-            with np.errstate(all="ignore"):  # nan where an integrator tries what is no covariance
-                C += eta**2 * np.outer(v, v) * self._added(S, w, 2 * beyond)
-                self.error = self._error(S, w, within + beyond)
-        return within + beyond
+            with np.errstate(all="ignore"):  # nan where a trial step of an integrator gives no covariance
+                C += eta**2 * np.outer(v, v) * self._added_square(S, w, 2 * added)
+                self.error = self._error(S, w, eps_g + added)
+        return eps_g + added
 
-    def _added(self, S, w, total):
+    def _added_square(self, S, w, total):
         """E[g_k' g_l' (2 G Y + Y^2)] (K, K), given total = E[2 G Y + Y^2]."""
-        K, student, teacher = self.rule.K, self.student, self.teacher
+        K, student, teacher = self.learning.K, self.student, self.teacher
         if student.amplitudes:
             return tilted_square(S, w, K, student, teacher)
         if student.is_polynomial:
@@ -147,18 +148,18 @@ class FamiliesClosure(Bound):
 
     def _error(self, S, w, eps_g):
         # |d C_kl| <= 2 eta^2 |v_k v_l| E|g_k' g_l' Delta dDelta|, with |dDelta| <= sum_c |w_c| error_c
-        K = self.rule.K
+        K = self.learning.K
         errors = np.where(np.arange(len(w)) < K, self.student.error, self.teacher.error)
         if not np.any(errors):
             return 0.0
         xi, q = gauss_hermite(40)
         slopes = self.student.derivative(np.sqrt(np.maximum(np.diag(S)[:K], 0.0))[:, None] * xi)
         steepest = np.max(np.abs(w[:K]) * (slopes**4 @ q) ** 0.25)
-        return float(2 * (self.rule.eta * steepest) ** 2 * np.sqrt(2 * max(eps_g, 0.0)) * (np.abs(w) @ errors))
+        return float(2 * (self.learning.eta * steepest) ** 2 * np.sqrt(2 * max(eps_g, 0.0)) * (np.abs(w) @ errors))
 
 
 def _erf_units(S, w, K, teacher):
-    """Covariance and weights with one teacher for each error function."""
+    """Covariance and weights of a network with one teacher for each error function."""
     J, M = len(teacher.scales), len(w) - K
     field = np.concatenate([np.arange(K), np.repeat(np.arange(K, len(w)), J)])
     scale = np.concatenate([np.ones(K), np.tile(teacher.scales, M)])
@@ -193,17 +194,17 @@ def tilted_square(S, w, K, student, teacher):
 def polynomial_square(S, w, K, student, teacher):
     """E[g_k' g_l' (2 G Y + Y^2)] of polynomial students and teachers with kinks: sum over pairs of terms of Delta."""
     J, M = max(len(teacher.scales), 1), len(w) - K
-    # erf(b z / sqrt 2) = E[sign(z + xi / b)], an independent xi in each factor
-    h, more, factors = teacher, np.zeros(J), np.ones(J)
+    # erf(b z / sqrt 2) = E[sign(z + xi / b)], with an independent xi in each factor.
+    h, added, factors = teacher, np.zeros(J), np.ones(J)
     if teacher.amplitudes:
-        h, more, factors = np.sign, np.square(teacher.scales) ** -1.0, np.sign(teacher.scales) * teacher.amplitudes
+        h, added, factors = np.sign, np.square(teacher.scales) ** -1.0, np.sign(teacher.scales) * teacher.amplitudes
     field = np.concatenate([np.arange(K), np.repeat(np.arange(K, K + M), J)])
-    variance = np.maximum(np.diag(S)[field] + np.concatenate([np.zeros(K), np.tile(more, M)]), 0.0)
+    variance = np.maximum(np.diag(S)[field] + np.concatenate([np.zeros(K), np.tile(added, M)]), 0.0)
     weight = np.concatenate([w[:K], np.repeat(w[K:], J) * np.tile(factors, M)])
     pairs = np.array([(c, d) for d in range(K, len(field)) for c in range(d + 1)])
-    size = max(1, LARGEST // (max(K, 1) * (student.degree + 1) ** 3))
+    size = max(1, MAX_CHUNK_SIZE // (max(K, 1) * (student.degree + 1) ** 3))
     square = np.zeros((K, K))
-    for c, d in (block.T for block in np.array_split(pairs, len(pairs) // size + 1)):
+    for c, d in (chunk.T for chunk in np.array_split(pairs, len(pairs) // size + 1)):
         i, j, root = field[c], field[d], np.sqrt(variance[c] * variance[d])
         correlation = np.clip(np.divide(S[i, j], root, out=np.zeros_like(root), where=root > 0.0), -1.0, 1.0)
         x, y, across, p = plane(correlation, 2 * max(student.degree - 1, 0) + student.degree + teacher.degree)

@@ -1,4 +1,4 @@
-"""Rules in which errors reach the units by other ways than the gradient, with the closures of the library."""
+"""Rules that replace the gradient by fixed feedback weights or perturbations, with exact closures."""
 
 import numpy as np
 
@@ -11,15 +11,13 @@ from .bound import CLOSURE
 from .library import erf, named
 from .rule import Rule
 
-TINY = 1e-100  # second layer in place of 0: rows of the closure are divided by it, and its square is a number
-POINTS = np.array([-1.0, 0.0, 1.0]) * np.sqrt(3)  # of a perturbation, with CHANCES: a normal law's moments to E x^5
-CHANCES = np.array([1 / 6, 2 / 3, 1 / 6])
+TINY_WEIGHT = 1e-100  # replaces a second layer of 0, by which rows of the closure are divided; its square is not 0
 
 
 def feedback_alignment(
     b: ArrayLike, v_star: ArrayLike, *, activation: Activation | str = erf, noise: float = 0.0
 ) -> Rule:
-    r"""Direct feedback alignment: errors come back through fixed weights b; theta is the second layer.
+    r"""Direct feedback alignment: errors are fed back through fixed weights b; theta is the second layer.
 
     .. math:: F_k = -b_k\,g'(\lambda_k)\Delta, \qquad G_k = -g(\lambda_k)\Delta, \qquad
               \Delta = \sum_k \theta_k g(\lambda_k) - \sum_m v^*_m g(\nu_m) - \sigma\xi
@@ -36,7 +34,7 @@ def feedback_alignment(
     Returns
     -------
     Rule
-        Exact: rows of the closure of the squared loss times b_k / theta_k. eps_g is E[Delta_0^2]/2.
+        Exact: the closure of the squared loss with rows times b_k / theta_k. eps_g is E[Delta_0^2]/2.
 
     Raises
     ------
@@ -91,19 +89,19 @@ def feedback_alignment(
 def node_perturbation(
     v: ArrayLike, v_star: ArrayLike, *, activation: Activation | str = erf, noise: float = 0.0
 ) -> Rule:
-    r"""Node perturbation: units see what small changes of their fields do to the loss; theta is the second layer.
+    r"""Node perturbation: units learn from the effect of small changes of their fields; theta is the second layer.
 
     .. math:: F_k = \zeta_k \sum_j \zeta_j F^0_j, \qquad F^0_k = -\theta_k\,g'(\lambda_k)\Delta, \qquad
               G_k = -g(\lambda_k)\Delta
 
-    with :math:`\Delta` as in :func:`feedback_alignment` and :math:`\zeta_k` of mean 0 and variance 1, anew for each
-    sample: the loss at fields :math:`\lambda + \delta\zeta` less that at :math:`\lambda`, over :math:`-\delta`, for
-    small :math:`\delta`.
+    with :math:`\Delta` as in :func:`feedback_alignment` and :math:`\zeta_k` of mean 0 and variance 1, independent for
+    each sample. The sum is the limit of the loss at fields :math:`\lambda + \delta\zeta` minus the loss at
+    :math:`\lambda`, over :math:`-\delta`, for small :math:`\delta`.
 
     Parameters
     ----------
     v, v_star : array_like, shape (K,), (M,)
-        Second layers of students, where theta begins, and teachers.
+        Second layers of students (the initial theta) and teachers.
     activation : Activation or str
         g of students and teachers: erf, relu, linear or quadratic.
     noise : float
@@ -121,8 +119,8 @@ def node_perturbation(
 
     Notes
     -----
-    A zeta_k is 0 or +- sqrt 3, with chances 2/3 and 1/6 each: its moments to the fifth, which are all that the flow
-    knows, are those of a normal number.
+    zeta_k is 0 with probability 2/3 and +- sqrt 3 with probability 1/6 each. Its moments up to the fifth, on which the
+    flow depends, are those of a normal variable.
 
     Examples
     --------
@@ -138,7 +136,8 @@ def node_perturbation(
     if len(v) > 6:
         raise ValueError(f"v has {len(v)} entries; expected at most 6: every unit has a perturbation of its own.")
     activation, sigma, deviation, descend = squared_loss(activation, v_star, noise)
-    code, K, points = activation.code, len(v), POINTS
+    code, K = activation.code, len(v)
+    points, chances = np.array([-1.0, 0.0, 1.0]) * np.sqrt(3), np.array([1 / 6, 2 / 3, 1 / 6])  # law of zeta_k
 
     def force(lam, nu, xi, theta, S, F, G):
         which = int(xi)
@@ -164,25 +163,25 @@ def node_perturbation(
         return eps_g
 
     each = np.arange(2 * 3**K)
-    noise = each.astype(float), np.prod([CHANCES[each // 2 // 3**k % 3] for k in range(K)], axis=0) / 2
+    noise = each.astype(float), np.prod([chances[each // 2 // 3**k % 3] for k in range(K)], axis=0) / 2
     recipe = "node_perturbation", tuple(v.tolist()), tuple(v_star.tolist()), activation.name, sigma
     return _with_closure(closure, force, deviation, v_star, recipe, noise=noise, theta=recipe[1])
 
 
 @jit(inline=True)
 def nonzero(v):
-    """Substitute of a second layer in the closure of its gradient, whose rows are proportional to it."""
-    return v if abs(v) > TINY else TINY
+    """A second layer, or a tiny number in place of 0: rows of the closure are proportional to it."""
+    return v if abs(v) > TINY_WEIGHT else TINY_WEIGHT
 
 
 def squared_loss(activation, v_star, noise):
-    """(Activation, sigma, compiled Delta without noise, closure of the gradient with any sigma) of a squared loss."""
+    """(Activation, sigma, compiled Delta without noise, compiled closure of gradient descent) of a squared loss."""
     activation, sigma = named("activation", activation), check.number("noise", noise, least=0)
     forms, code, M = activation.closed_forms, activation.code, len(v_star)
     if forms is None or code < 0:
         raise ValueError(f"activation = {activation}; expected ov.erf, ov.relu, ov.linear or ov.quadratic.")
     descent, scratch_size = _rule.pointer(forms.closure, CLOSURE), forms.workspace or (lambda n: 0)
-    most = scratch_size(8)
+    scratch = scratch_size(8)
 
     @jit_user
     def deviation(lam, nu, theta):
@@ -195,7 +194,7 @@ def squared_loss(activation, v_star, noise):
 
     @jit_user
     def descend(S, w, K, eta, eta_v, sigma, second_order, A, B, C, dv):
-        layers = np.zeros(K + M + most)
+        layers = np.zeros(K + M + scratch)
         for k in range(K):
             layers[k] = nonzero(w[k])
         for m in range(M):
@@ -206,7 +205,7 @@ def squared_loss(activation, v_star, noise):
 
 
 def _with_closure(closure, force, deviation, v_star, recipe, **options):
-    """The rule of a force whose closure is compiled here."""
+    """The rule of a force with its closure in closed form."""
 
     def error(lam, nu, theta):
         return deviation(lam, nu, theta) ** 2 / 2

@@ -1,14 +1,14 @@
-"""The registry of closed forms: what a student activation brings, and what the library's bring, by code.
+"""Registry of the closed forms of the library's activations, by code.
 
-A new activation enters here, or from outside of the package through :class:`overlaps.Activation`.
+Add a new activation here, or from outside of the package through :class:`overlaps.Activation`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._base import check
-from ..gaussian.two_point import CODES
+from ..gaussian import two_point
 from ._erf import erf_C_chunk, erf_closure, erf_derivatives, erf_workspace
 from ._erf_differences import erf_differences
 from ._quadratic import (
@@ -25,7 +25,19 @@ from ._simd import erf_simd, linear_simd, quadratic_simd
 
 __all__ = ["KERNELS", "Kernels"]
 
-TABLE = LINEAR, QUADRATIC, RELU, ERF, SIGN = tuple(CODES.tolist())  # plain integers, as users see them
+
+class ActivationCodes(NamedTuple):
+    """Codes of activations in closed form, as the plain integers that users see."""
+
+    linear: int
+    quadratic: int
+    relu: int
+    erf: int
+    sign: int
+
+
+CODES = ActivationCodes(*two_point.CODES.tolist())
+RELU = CODES.relu  # the name that ``stability.kinked`` imports
 
 
 @dataclass(frozen=True)
@@ -43,27 +55,27 @@ class Kernels:
     ----------
     closure : callable
         ``closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)`` fills A (K, K), B (K, M), dv (K,)
-        and, if ``second_order``, C (K, K); it returns eps_g.  ``teacher`` is the code of the teacher's activation, -1
-        for the student's own where that has none.
+        and, if ``second_order``, C (K, K); it returns eps_g.  ``teacher`` is the code of the teacher's activation, or
+        -1 for the student's own activation if that has no code.
     teachers : tuple of int
-        Codes of the library's activations that ``closure`` takes as teachers, beside the student's own: 0 linear,
-        1 quadratic, 2 relu, 3 erf, 4 sign.  All others are left to quadrature.
+        Codes of the library's activations that ``closure`` accepts as teachers, beside the student's own: 0 linear,
+        1 quadratic, 2 relu, 3 erf, 4 sign.  Other teachers are integrated by quadrature.
     derivatives : callable, optional
         ``derivatives(S, w, K, teacher, eta, eta_v, noise, second_order, dA, dB, dC, ddv)`` fills the derivatives
-        (d, K, K), (d, K, M), (d, K, K), (d, K) along Q_ij, i <= j, then R_km, then v_k.  Without
-        it they are taken by differences.
+        (d, K, K), (d, K, M), (d, K, K), (d, K) along Q_ij, i <= j, then R_km, then v_k.  Without it, finite
+        differences are used.
     differences : callable, optional
         ``differences(Z, v, x, t, weight, eta, second_order, A, G, C)``, the closure of an odd function in the
         differences of students and teachers (:mod:`overlaps.flow.differences`), for ``solve(..., late=True)``.
-    room : callable, optional
-        ``room(n)``, numbers of workspace that compiled integrators then keep behind ``w`` (n,) for the ``closure`` of n
-        fields. From Python it gets ``w`` alone: a closure that needs room takes it from there, or makes its own.
-    lanes : callable, optional
-        The closure of many states side by side, of students and teachers of this function (``_lanes`` has its
-        arguments): batches of small networks are stepped in vector registers.
-    share : callable, optional
-        ``share(S, w, K, teacher, eta, noise, C, i, m)`` fills part i of m of C. From 40 students on, C is then filled
-        by as many threads as numba may use (``NUMBA_NUM_THREADS``), and steps are made from Python.
+    workspace : callable, optional
+        ``workspace(n)`` is the length of the scratch array that compiled integrators append to ``w`` (n,) for the
+        ``closure`` of n fields. Calls from Python pass ``w`` alone, so that the closure must then allocate the array.
+    chunk : callable, optional
+        ``chunk(S, w, K, teacher, eta, noise, C, i, m)`` fills chunk i of m of C. From 40 students on, C is then filled
+        by as many threads as numba may use (``NUMBA_NUM_THREADS``), and the integrator runs in Python.
+    simd : callable, optional
+        The closure of SIMD_WIDTH states at once, with students and teachers of this function (see ``_simd`` for the
+        arguments): batches of small networks then use vector instructions.
 
     Raises
     ------
@@ -72,7 +84,7 @@ class Kernels:
 
     Notes
     -----
-    As exact as what is brought; nothing is checked but its shape.
+    As exact as the functions given here, of which only the types are checked.
 
     Examples
     --------
@@ -94,13 +106,17 @@ class Kernels:
             value = getattr(self, role)
             if not callable(value) and (value is not None or role == "closure"):
                 raise check.refused(role, value, "a function that fills arrays.")
-        if not isinstance(self.teachers, tuple) or any(code not in TABLE for code in self.teachers):
-            raise check.refused("teachers", self.teachers, f"a tuple of codes out of {TABLE}.")
+        if not isinstance(self.teachers, tuple) or any(code not in CODES for code in self.teachers):
+            raise check.refused("teachers", self.teachers, f"a tuple of codes out of {tuple(CODES)}.")
 
 
 KERNELS = {
-    LINEAR: Kernels(linear_closure, TABLE, linear_derivatives, linear_differences, simd=linear_simd),
-    QUADRATIC: Kernels(quadratic_closure, TABLE, quadratic_derivatives, quadratic_differences, simd=quadratic_simd),
-    RELU: Kernels(relu_closure, TABLE[:-1], relu_derivatives),
-    ERF: Kernels(erf_closure, TABLE, erf_derivatives, erf_differences, erf_workspace, erf_C_chunk, erf_simd),
+    CODES.linear: Kernels(linear_closure, tuple(CODES), linear_derivatives, linear_differences, simd=linear_simd),
+    CODES.quadratic: Kernels(
+        quadratic_closure, tuple(CODES), quadratic_derivatives, quadratic_differences, simd=quadratic_simd
+    ),
+    CODES.relu: Kernels(relu_closure, CODES[:-1], relu_derivatives),
+    CODES.erf: Kernels(
+        erf_closure, tuple(CODES), erf_derivatives, erf_differences, erf_workspace, erf_C_chunk, erf_simd
+    ),
 }

@@ -1,4 +1,4 @@
-"""The activations that the library brings: erf, relu, linear, quadratic, |x|, tanh, sign, leaky relu, polynomials."""
+"""Activations of the library: erf, relu, linear, quadratic, |x|, tanh, sign, leaky relu, polynomials."""
 
 from dataclasses import dataclass, replace
 
@@ -7,7 +7,7 @@ from scipy.special import erf as _erf
 
 from .._base import ArrayLike, check
 from .activation import Activation
-from .kernels import ERF, LINEAR, QUADRATIC, RELU, SIGN
+from .kernels import CODES
 from .polynomials import Polynomial
 from .sums import ScaledSum
 
@@ -33,7 +33,7 @@ def polynomial(coefficients: ArrayLike) -> Activation:
 
     Notes
     -----
-    Exact with every partner but :meth:`Activation.from_function`, as student and as teacher; see :func:`closure`.
+    Exact with every activation but those of :meth:`Activation.from_function`, as student and as teacher.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def polynomial(coefficients: ArrayLike) -> Activation:
 
 @dataclass(frozen=True)
 class Hinge:
-    """X -> above where x > 0, below elsewhere; times x when ``linear``."""
+    """``above`` where x > 0 and ``below`` elsewhere; times x if ``linear``."""
 
     above: float
     below: float
@@ -66,7 +66,7 @@ class Hinge:
 
     @property
     def recipe(self):
-        """Record for a file: (the function that makes the activation, its parameter)."""
+        """Entry of a file: (function that makes the activation, its parameter)."""
         return "leaky_relu", self.below
 
 
@@ -102,7 +102,7 @@ def leaky_relu(slope: float = 0.01) -> Activation:
 
 
 def _piecewise_linear(name, slope):
-    mixture = ScaledSum(RELU, (1.0, -slope), (1.0, -1.0)) if slope else ScaledSum(RELU)
+    mixture = ScaledSum(CODES.relu, (1.0, -slope), (1.0, -1.0)) if slope else ScaledSum(CODES.relu)
     kinks = (0.0,) if slope != 1 else ()
     return Activation(name, Hinge(1.0, slope, True), Hinge(1.0, slope, False), mixture=mixture, kinks=kinks)
 
@@ -139,17 +139,17 @@ def _tanh_d2g(x):
     return -2.0 * np.tanh(x) * _tanh_dg(x)
 
 
-erf = Activation("erf", _erf_g, _erf_dg, _erf_d2g, code=ERF)
-relu = Activation("relu", _relu_g, _relu_dg, code=RELU, kinks=(0.0,))
-linear = replace(polynomial([0.0, 1.0]), name="linear", code=LINEAR)
-quadratic = replace(polynomial([0.0, 0.0, 1.0]), name="quadratic", code=QUADRATIC)
+erf = Activation("erf", _erf_g, _erf_dg, _erf_d2g, code=CODES.erf)
+relu = Activation("relu", _relu_g, _relu_dg, code=CODES.relu, kinks=(0.0,))
+linear = replace(polynomial([0.0, 1.0]), name="linear", code=CODES.linear)
+quadratic = replace(polynomial([0.0, 0.0, 1.0]), name="quadratic", code=CODES.quadratic)
 absolute = _piecewise_linear("absolute", -1.0)
-sign = Activation("sign", np.sign, _zero, code=SIGN)  # of teachers: a student of signs has no gradient
+sign = Activation("sign", np.sign, _zero, code=CODES.sign)  # for teachers only: students of signs have no gradient
 
-# Four error functions, sup error 1.0e-5, from fit_erf_mixture(np.tanh).  With partners in closed form all integrals,
-# eps_g included, belong to the mixture, so that eps_g and C vanish together.
+# Four error functions, largest error 1.0e-5, from fit_erf_mixture(np.tanh). With partners in closed form all integrals,
+# eps_g included, are those of the mixture, so that eps_g and C vanish together.
 _mixture = ScaledSum(
-    ERF, amplitudes=(0.06408680688398291, 0.3753243319717593, 0.4543916506908248, 0.10619341521887926),
+    CODES.erf, amplitudes=(0.06408680688398291, 0.3753243319717593, 0.4543916506908248, 0.10619341521887926),
     scales=(0.6467694009992874, 0.954672149160683, 1.400011554309177, 2.046282088063843), error=1.0035436933314434e-05,
 )  # fmt: skip
 tanh = Activation("tanh", np.tanh, _tanh_dg, _tanh_d2g, mixture=_mixture)
@@ -158,7 +158,7 @@ NAMED = {x.name: x for x in (erf, relu, tanh, linear, quadratic, absolute, sign)
 
 
 def named(role, value, example="or ov.Activation.from_function(g, dg)"):
-    """An activation: itself, or by the name that it has here."""
+    """An activation, given as itself or by its name."""
     if isinstance(value, str) and value in NAMED:
         return NAMED[value]
     if not isinstance(value, Activation):

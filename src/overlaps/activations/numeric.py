@@ -1,32 +1,34 @@
-"""Closures of activations without a kernel of their own, bound to one pair of activations.
-
-``bind_numeric`` takes the exact way where there is one (mixtures of closed forms, polynomials), otherwise quadrature.
-"""
+"""Closures by quadrature, for pairs of activations that have no exact closure (see ``binding.bind_numeric``)."""
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..gaussian.quadrature import graded, widening
 from ..gaussian.two_point import NUMERIC
-from ._numeric import NO_SQUARE, PAIRS, SOBOL, TENSOR, SobolRule, numeric_closure, packed
-from ._pairs import SIZES, midpoint_rule, pair_square
-from ._quadrature import PLANE_NODES, TENSOR_NODES, WIDE, Ladder, mixture_array, tables, tensor_square
+from ._numeric import SQUARE, SobolMean, numeric_closure, packed
+from ._pairs import PAIR_SIZES, midpoint_quadrature, pair_square
+from ._quadrature import MODES, PLANE_NODES, TENSOR_NODES, Ladder, mixture_array, tables, tensor_square
 from .bound import Bound, outputs
 from .sums import MixtureClosure, fit_erf_mixture
 
-# Relative difference of A, B, dv and eps_g by two successive sizes. Below, the smaller one is taken; above, the next is
-# tried, and the largest refused.
-FIRST_ORDER_GOAL = 1e-8
-SECOND_ORDER_GOAL = 1e-6  # the same for C; what misses it is used while it is below the activation's tolerance
-# Error of an erf mixture relative to the function. Below, it may stand for it unasked; above, only where the user takes
-# it.
-MIXTURE_GOAL = 3e-5
 
-CORNERS = 16.0  # standard deviations that the rules of C ask for: 9 along each of three whitened fields
+class NumericTolerances(NamedTuple):
+    """Tunable numbers of closures by quadrature."""
 
-REMEDY = "Without C, gradient_flow=True needs two-point integrals only."
+    # Relative difference of A, B, dv and eps_g between two successive sizes, from which the smaller size is used. Above
+    # it, the next size is tried; the largest size is refused. Halved, larger sizes are used.
+    first_order: float = 1e-8
+    second_order: float = 1e-6  # the same for C, whose largest size is refused only above the activation's tolerance
+    mixture: float = 3e-5  # largest error of an erf mixture that "auto" accepts, relative to the function
+    # Standard deviations of a field within which the quadrature of C evaluates functions: 9 along each of three
+    # whitened fields.
+    half_width: float = 16.0
+
+
+TOLERANCES = NumericTolerances()
+GRADIENT_FLOW_REMEDY = "Without C, gradient_flow=True needs two-point integrals only."
 KINK_REMEDY = (
     "Piecewise-linear functions have closed forms: use ov.relu, ov.leaky_relu(slope) or ov.absolute; "
     "otherwise smooth the kink."
@@ -36,7 +38,7 @@ KINK_REMEDY = (
 def find_kink(dg):
     """Position of a jump of g' on [-9, 9], or None.
 
-    Bisection: the rise of a steep slope vanishes on the way down, a jump stays.
+    Bisection distinguishes a steep rise of g', which vanishes with the interval, from a jump.
     """
     x = np.linspace(-9.0, 9.0, 1802)
     rise = np.abs(np.diff(dg(x)))
@@ -52,25 +54,26 @@ def find_kink(dg):
 
 
 class NumericClosure(Bound):
-    """Closure by quadrature; ``nodes`` is the size of its two-point rule, ``method`` the rule of C.
+    """Closure by quadrature, with ``nodes`` nodes for two-point integrals and the ``method`` for C.
 
-    The first call raises ``ValueError`` when an integral does not settle.  Later ones, inside an integration, answer
-    nan, which makes an integrator reject the step and try a shorter one, and keep the sentence in ``message``.
+    The first call raises ``ValueError`` if an integral does not converge.  Later calls, inside an integration, return
+    nan, so that the integrator rejects the step and tries a shorter one, and store the reason in ``message``.
     """
 
     by_quadrature = True
 
-    def __init__(self, student, teacher, rule):
-        super().__init__(student, teacher, rule)
+    def __init__(self, student, teacher, learning):
+        super().__init__(student, teacher, learning)
         self.kinked, self.method = bool(student.kinks), None
         for activation in (student, teacher):
             _refuse_kink(activation)
         pairs = [(activation, _exact_sum(activation)) for activation in (student, teacher)]
         self._tables = Ladder(
-            partial(_first_order, rule.K, *pairs), PLANE_NODES, goal=FIRST_ORDER_GOAL, limit=FIRST_ORDER_GOAL,
-            refusal=f"the two-point integrals of {student.name} and {teacher.name} do not settle: with {{size}} nodes "
-            "they still change by {error:.1e}, expected below {limit:.0e}. Causes: a function with kinks, or too large "
-            f"variances of the fields. {KINK_REMEDY}",
+            partial(_first_order, learning.K, *pairs), PLANE_NODES,
+            goal=TOLERANCES.first_order, limit=TOLERANCES.first_order,
+            refusal=f"the two-point integrals of {student.name} and {teacher.name} do not converge: with {{size}} "
+            "nodes they still change by {error:.1e}, expected below {limit:.0e}. Causes: a function with kinks, or too "
+            f"large variances of the fields. {KINK_REMEDY}",
         )  # fmt: skip
         self._square: Any = None
         self._mixture: MixtureClosure | None = None
@@ -78,10 +81,10 @@ class NumericClosure(Bound):
         self._packed: tuple = (None, None, None)
 
     def __repr__(self):
-        return f"NumericClosure({self.student!r}, {self.teacher!r}, K={self.rule.K}, method={self.method!r})"
+        return f"NumericClosure({self.student!r}, {self.teacher!r}, K={self.learning.K}, method={self.method!r})"
 
     def _ready(self):
-        """Make ``compiled`` and ``parameters`` what the rules in use now are."""
+        """Set ``compiled`` and ``parameters`` according to the quadratures in use."""
         if self._mixture is not None:
             self.compiled, self.parameters = self._mixture.compiled, self._mixture.parameters
             return
@@ -90,48 +93,48 @@ class NumericClosure(Bound):
         key = self._tables.tested, self.nodes, self._square and self._square.size
         if key[0] is self._packed[0] and key[1:] == self._packed[1:]:
             return
-        method, modes, rule = NO_SQUARE, 0, []
+        method, modes, quadrature = SQUARE.none, 0, []
         if self.method == "sobol":
-            method, rule = SOBOL, [self._square.points]
+            method, quadrature = SQUARE.sobol, [self._square.points]
         elif self.method == "tensor":
-            method, rule = TENSOR, [*widening(self._square.size)]
+            method, quadrature = SQUARE.tensor, [*widening(self._square.size)]
         elif self.method == "pairs":
-            method, (*rule, modes, _) = PAIRS, midpoint_rule(self._square.size)
+            method, (*quadrature, modes, _) = SQUARE.pairs, midpoint_quadrature(self._square.size)
         exact = [mixture_array(_exact_sum(activation)) for activation in (self.student, self.teacher)]
         functions = self.student.table.data, self.teacher.table.data
         sizes = self.nodes, method, modes
-        self.parameters = packed(sizes, self._tables.tested, *functions, *exact, *graded(self.nodes), *rule)
+        self.parameters = packed(sizes, self._tables.tested, *functions, *exact, *graded(self.nodes), *quadrature)
         self.compiled, self._packed = numeric_closure, key
 
     @property
     def nodes(self):
-        """Nodes of the two-point rule per dimension."""
+        """Nodes per dimension of two-point integrals."""
         return self._tables.size
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""
         try:
             if np.all(np.isfinite(S)):
-                with np.errstate(over="ignore"):  # inside user functions, at states that are only tried
+                with np.errstate(over="ignore"):  # in functions of the user, at states that a step may reject
                     eps_g = self._evaluate(S, w, A, B, C, dv)
                 self._started = True
                 self._ready()
                 return eps_g
-        except ValueError as refusal:
+        except ValueError as error:
             if not self._started:
                 raise
-            self.message = str(refusal)
+            self.message = str(error)
         for array in (A, B, C, dv):
             array[...] = np.nan
         return np.nan
 
     def check(self, S, w):
-        """Evaluate once at S, w; raise ``ValueError`` with the reason and a remedy where an integral is refused."""
+        """Evaluate once at S, w; raise ``ValueError`` with the reason and a remedy if an integral is refused."""
         super().check(S, w)
-        self._evaluate(S, w, *outputs(S, self.rule.K))
+        self._evaluate(S, w, *outputs(S, self.learning.K))
 
     def _evaluate(self, S, w, A, B, C, dv):
-        K, second_order = self.rule.K, self.rule.second_order
+        K, second_order = self.learning.K, self.learning.second_order
         if second_order and self.method is None:
             self._choose(len(w))
         if self._mixture is not None:
@@ -143,23 +146,23 @@ class NumericClosure(Bound):
                 f"a student of {self.student.name} has zero norm, and the activation no second derivative; expected "
                 "positive Q_kk. Give d2g, or start from students of positive norm."
             )
-        self._check_reach(S)
+        self._check_table_range(S)
         gg, dd, hh = self._tables(S, w)
         eps_g = self._first_order(w, gg, dd, hh, A, B, dv)
         if second_order:
             (square,) = self._square(S, w)
             self._second_order(w, square, dd[:, :K], C)
-            # tables err by their error times the functions: |d C_kl| <= 2 eta^2 |v_k v_l| E|g_k' g_l' Delta dDelta|
+            # The error of a table is relative to the function: |d C_kl| <= 2 eta^2 |v_k v_l| E|g_k' g_l' Delta dDelta|
             errors = np.where(np.arange(len(w)) < K, self.student.table.error, self.teacher.table.error)
-            wrong = np.abs(w) @ (errors * np.sqrt(np.diag(gg))) * np.sqrt(2 * max(eps_g, 0.0))
-            size = self._square.error * np.max(np.abs(square)) + 2 * np.max(np.diag(dd)) * wrong
-            self.error = size * np.max(np.abs(self.rule.eta * w[:K])) ** 2
+            deviation = np.abs(w) @ (errors * np.sqrt(np.diag(gg))) * np.sqrt(2 * max(eps_g, 0.0))
+            size = self._square.error * np.max(np.abs(square)) + 2 * np.max(np.diag(dd)) * deviation
+            self.error = size * np.max(np.abs(self.learning.eta * w[:K])) ** 2
         return eps_g
 
-    def _check_reach(self, S):
-        """Refuse variances at which the rules ask for more of a function than its table knows."""
-        K, n = self.rule.K, len(S)
-        width = CORNERS if self.rule.second_order else WIDE
+    def _check_table_range(self, S):
+        """Refuse variances at which quadrature nodes lie beyond the range of the table of a function."""
+        K, n = self.learning.K, len(S)
+        width = TOLERANCES.half_width if self.learning.second_order else MODES.half_width
         for activation, fields in ((self.student, range(K)), (self.teacher, range(K, n))):
             far = width * np.sqrt(max(0.0, *(S[i, i] for i in fields))) if _exact_sum(activation) is None else 0.0
             if far > activation.table.reach:
@@ -170,34 +173,34 @@ class NumericClosure(Bound):
                 )
 
     def _choose(self, n):
-        """The rule of C for n fields."""
-        student, teacher, K = self.student, self.teacher, self.rule.K
+        """Choose the method of C for n fields."""
+        student, teacher, K = self.student, self.teacher, self.learning.K
         options = deciding(student, teacher)
         method = options.second_order
         if method == "auto":
             kinked = bool(student.kinks or teacher.kinks)
-            fitted = None if n <= 4 or kinked else fitted_sums(student, teacher, MIXTURE_GOAL)
+            fitted = None if n <= 4 or kinked else fitted_sums(student, teacher, TOLERANCES.mixture)
             method = "sobol" if kinked else "tensor" if n <= 3 else "mixture" if fitted else "pairs"
             if fitted:
-                self._mixture = MixtureClosure(fitted[0], fitted[1], self.rule)
+                self._mixture = MixtureClosure(fitted[0], fitted[1], self.learning)
         if method == "tensor" and n > 4:
             raise ValueError(
-                f'second_order="tensor" with K + M = {n} fields; expected at most 4, the rule has n^(K + M) nodes. '
-                f'Use second_order="auto", "pairs" or "sobol" in from_function. {REMEDY}'
+                f'second_order="tensor" with K + M = {n} fields; expected at most 4, as the grid has n^(K + M) nodes. '
+                f'Use second_order="auto", "pairs" or "sobol" in from_function. {GRADIENT_FLOW_REMEDY}'
             )
         refusal = (
             f"the matrix C of {student.name} and {teacher.name} is known to {{error:.1e}} of its size only "
             f"({method}, size {{size}}), expected {{limit:.0e}}. "
-            f"Raise tolerance= in from_function to accept it. {REMEDY}"
+            f"Raise tolerance= in from_function to accept it. {GRADIENT_FLOW_REMEDY}"
         )
         if method == "sobol":
-            self._square = SobolRule(student, teacher, K, limit=options.tolerance, refusal=refusal)
+            self._square = SobolMean(student, teacher, K, limit=options.tolerance, refusal=refusal)
         elif method != "mixture":
-            sizes = TENSOR_NODES[n] if method == "tensor" else SIZES
+            sizes = TENSOR_NODES[n] if method == "tensor" else PAIR_SIZES
             square = tensor_square if method == "tensor" else pair_square
             self._square = Ladder(
                 partial(_second_order, square, K, student, teacher),
-                sizes, goal=SECOND_ORDER_GOAL, limit=options.tolerance, refusal=refusal,
+                sizes, goal=TOLERANCES.second_order, limit=options.tolerance, refusal=refusal,
             )  # fmt: skip
         self.method = method
 
@@ -211,7 +214,7 @@ def _second_order(square, K, student, teacher, size, S, w):
 
 
 def deciding(student, teacher):
-    """The record whose second_order and tolerance count: the student's, unless only the teacher is numeric."""
+    """The activation whose second_order and tolerance are used: the student, unless only the teacher is numeric."""
     return student if student.code == NUMERIC and student.mixture is None else teacher
 
 
@@ -221,7 +224,7 @@ def _exact_sum(activation):
 
 
 def fitted_sums(student, teacher, goal, asked=False):
-    """Both activations as mixtures, fitted where necessary to ``goal`` times their size; None where that fails."""
+    """Both activations as mixtures, fitted where necessary to ``goal`` times their size; None if the fit is worse."""
     mixtures = []
     for activation in (student, teacher):
         mixture = activation.closed_sum or fit_erf_mixture(activation.g)
@@ -231,7 +234,7 @@ def fitted_sums(student, teacher, goal, asked=False):
                 raise ValueError(
                     f'second_order="mixture" for {activation.name}, which sums of error functions fit to {error:.1e} '
                     f"of its size; expected an odd sigmoid, fitted to {goal:.0e}. "
-                    f'Use second_order="auto" or raise tolerance=. {REMEDY}'
+                    f'Use second_order="auto" or raise tolerance=. {GRADIENT_FLOW_REMEDY}'
                 )
             return None
         mixtures.append(mixture)

@@ -1,6 +1,6 @@
 """Polynomials, and the exact closure of polynomial students with polynomial teachers.
 
-Two-point integrals are finite sums (``mehler``); the pair rule of ``_pairs`` with Gauss-Hermite nodes makes C exact.
+Two-point integrals are finite sums (``mehler``). The quadrature of ``_pairs`` with Gauss-Hermite nodes is exact for C.
 
 Mehler's sums: jointly Gaussian fields a and b with covariance S_ab have, without normalising the fields,
 
@@ -34,7 +34,7 @@ class Polynomial:
 
     @property
     def recipe(self):
-        """Record for a file: (the function that makes the activation, its parameter)."""
+        """Entry of a file: (function that makes the activation, its parameter)."""
         return "polynomial", self.coefficients
 
     def derivative(self):
@@ -45,23 +45,23 @@ class Polynomial:
 class PolynomialClosure(Bound):
     """Closure f(S, w, A, B, C, dv) -> eps_g of two polynomials (``Parts``); exact to rounding, so ``error`` is 0."""
 
-    def __init__(self, student, teacher, rule):
-        super().__init__(student, teacher, rule)
+    def __init__(self, student, teacher, learning):
+        super().__init__(student, teacher, learning)
         self.degree = max(student.degree, teacher.degree)
         self.functions = [polynomial_table(g.coefficients).data for g in (student, teacher)]
 
     def __call__(self, S, w, A, B, C, dv):
-        """Fill A, B, C, dv; return eps_g: all nan for the overlaps of a step too far, as in compiled closures."""
+        """Fill A, B, C, dv; return eps_g. All are nan where S is not finite, so that an integrator rejects the step."""
         if not np.isfinite(S).all():
-            for each in (A, B, C, dv):
-                each[...] = np.nan
+            for array in (A, B, C, dv):
+                array[...] = np.nan
             return np.nan
-        K = self.rule.K
+        K = self.learning.K
         variance = np.diag(S)
-        parts = (self.student, variance[:K]), (self.teacher, variance[K:])
-        m = np.concatenate([mean_derivatives(g, s, self.degree + 3) for g, s in parts])
+        units = (self.student, variance[:K]), (self.teacher, variance[K:])
+        m = np.concatenate([mean_derivatives(g, s, self.degree + 3) for g, s in units])
         gg, dd, hh = mehler(S, m, m), mehler(S[:K], m[:K], m, 1, 1), mehler(S[:K], m[:K], m, 2, 0)
-        if self.rule.second_order:
+        if self.learning.second_order:
             outer, inner = gauss_hermite(2 * self.degree + 1), gauss_hermite(self.degree + 1)
             square = np.empty((K, K))
             fill_pairs(covariance(S), w, K, *self.functions, *outer, *inner, self.degree + 1, False, square)

@@ -10,18 +10,16 @@ import numpy as np
 
 from .._base import ArrayLike, Immutable, check
 from .._base.jit import compile_once
-from ..gaussian.iterated import MOST
+from ..gaussian.iterated import MOST as MAX_FIELDS
 from ..gaussian.tables import NOTHING
 from . import _rule
-from ._token_rules import closure_of_groups, closure_of_one, whole_force
+from ._token_rules import closure_of_groups, closure_of_one, force_on_all_tokens
 from .activation import Activation
 from .adaptive_closure import arrays_of
-from .validation import ARGUMENTS, checked_breaks, checked_noise, checked_tokens, compiled, probe, sees
+from .validation import FORCE_ARGUMENTS, check_others, checked_breaks, checked_noise, checked_tokens, compiled, probe
 
-NAMELESS = (
-    "has no name in a module; expected a function at the top level of one, or one by numba.njit, to go elsewhere."
-)
-FEW_FIELDS, MANY_FIELDS = 1e-8, 1e-3  # tolerances, up to four fields and beyond
+TOLERANCES = (1e-8, 1e-3)  # defaults of ``Rule.tolerance`` for up to four fields, and for more
+MAKERS: dict[str, Callable[..., "Rule"]] = {}  # functions that make the rules of the library, by name
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -39,12 +37,13 @@ class Rule(Immutable):
     ----------
     force : callable
         ``force(lam, nu, xi, theta, S, F, G)`` fills F (K,) and G (K,), which come as zeros, at unit rate; from
-        lam (K,), nu (M,), the number xi, theta (K,) and S (K + M, K + M). Compiled by numba: a plain function, or one
-        by ``njit``. Global numbers keep the values that they have when it is compiled. It may change F and G only.
+        lam (K,), nu (M,), the number xi, theta (K,) and S (K + M, K + M). A plain function or one by ``njit``, which
+        numba compiles; global numbers are constants of the compiled code. It may change F and G only.
     K, M : int
         Numbers of student and teacher fields, at most 8 in all.
     error : callable, optional
-        ``error(lam, nu, theta) -> float``, whose mean is recorded as eps_g: a 0/1 error, a loss. nan without it.
+        ``error(lam, nu, theta) -> float``, whose mean is recorded as eps_g: a 0/1 error, a loss. Without it, eps_g is
+        nan.
     noise : optional
         None; "normal", N(0, 1); (values, probabilities); (values, chance), where ``chance(nu, theta, p)`` fills the
         probabilities p; or a frozen continuous distribution of scipy.stats.
@@ -52,12 +51,13 @@ class Rule(Immutable):
         Planes across which the force or the error jumps or kinks: rows (c, t), c . (lam, nu) = t, shape (m, K + M + 1);
         or rows (c, c_xi, t) with a continuous noise, c . (lam, nu) + c_xi xi = t.
     uses_overlaps : bool, optional
-        Whether the force reads S: simulations then fill it at every step, which costs them time. By default that is
-        found out: from the code of the force, and by calls with two S. False is refused where such calls differ.
+        Whether the force reads S: simulations then fill S at every step, which costs time. By default this is
+        determined from the code of the force and from calls with two different S. False is refused if such calls
+        differ.
     tolerance : float, optional
-        Largest difference of two successive sizes of quadrature, relative, of A, B and eps_g; ten times that for C.
-        1e-8 by default, and 1e-3 for five to eight fields, where 1e-6 costs half a million points and more. Rules with
-        breaks and more than three fields are held to 1e-3 at best, by Sobol points.
+        Largest relative difference of A, B and eps_g between two successive sizes of quadrature; ten times that for C.
+        1e-8 by default, and 1e-3 for five to eight fields, where 1e-6 costs half a million points and more. For rules
+        with breaks and more than three fields, which are averaged over Sobol points, the tolerance is at least 1e-3.
     name : str, optional
         Name in reprs and files; the function's by default.
     tokens : int
@@ -67,31 +67,32 @@ class Rule(Immutable):
     token_covariance : array_like, shape (T, T) or (L, T, T), optional
         Cov(x^a, x^b) = c_ab Sigma with c_aa = 1, or a c for each eigenvalue of the spectrum; independent by default.
     others : callable, optional
-        ``others(lam, nu, theta) -> float`` of one of T independent tokens that see each other through its sum only. The
-        force and the error are those of one token then, with lam (K,), nu (M,), and xi is the sum over the other
-        T - 1: integrals are those of one token, for any T. It is 0 or 1, or the force is linear in xi.
+        ``others(lam, nu, theta) -> float`` of one token, for T independent tokens that interact only through its sum.
+        The force and the error then take one token, with lam (K,), nu (M,), and xi is the sum over the other T - 1
+        tokens, so that integrals are those of one token, for any T. Its values are 0 or 1, or the force is linear in
+        xi.
     numbers, closed, recipe, theta
-        Of :mod:`overlaps.rules` only: numbers that the force finds behind theta, the closure in closed form, the
-        function and arguments that make the rule again, and where theta begins.
+        For :mod:`overlaps.rules` only: numbers that the force reads behind theta, the closure in closed form, the
+        function and arguments that make the rule again, and the initial theta.
 
     Raises
     ------
     ValueError
         A force that numba cannot compile, that fills nothing or nan at 64 random fields, has an index beyond its
-        arrays, changes anything but F and G, draws random numbers, or reads S against ``uses_overlaps=False``; breaks
-        of a wrong width, probabilities that are none, an unknown noise, a matrix that is no covariance of tokens.
-        Later, of models: integrals that do not settle.
+        arrays, changes anything but F and G, draws random numbers, or reads S despite ``uses_overlaps=False``; breaks
+        of a wrong width, improper probabilities, an unknown noise, a matrix that is no covariance of tokens. Models
+        raise it later for integrals that do not converge.
 
     Notes
     -----
     Exact for N -> infinity. P = E[F z^T] determines the flow, because inputs are jointly Gaussian with the fields z
-    whatever F is; it is the closure with [A B] = P S^+ and C = E[F F^T]. Of tokens, P = sum_a E[F^a z^aT] and
-    C = sum_ab c_ab E[F^a F^bT]. Between breaks, quadrature converges
-    exponentially. Sizes are compared with the next at the start and every fifty steps.
+    for any F; it is the closure with [A B] = P S^+ and C = E[F F^T]. With tokens, P = sum_a E[F^a z^aT] and
+    C = sum_ab c_ab E[F^a F^bT]. Between breaks, quadrature converges exponentially. Its size is compared with the next
+    one at the start and about every fifty steps.
 
     Examples
     --------
-    The perceptron, by hand; :mod:`overlaps.rules` has it in closed form.
+    The perceptron as a force; :mod:`overlaps.rules` contains its closed form.
 
     >>> import numpy as np, overlaps as ov
     >>> def force(lam, nu, xi, theta, S, F, G):
@@ -118,17 +119,19 @@ class Rule(Immutable):
     tokens: int = 1
     token_covariance: ArrayLike | None = None
     others: Callable[..., Any] | None = None
-    numbers: Any = field(default=(), repr=False)  # of a rule of the library, which its force finds behind theta
-    closed: Any = field(default=None, repr=False)  # its closure in closed form, a kernel like an activation's
-    recipe: tuple = field(default=(), repr=False)  # the function of ``rules`` that made it, and its arguments
-    theta: tuple | None = field(default=None, repr=False)  # where its parameters begin, if not at zero
+    numbers: Any = field(default=(), repr=False)  # read by the force of a rule of the library behind theta
+    closed: Any = field(default=None, repr=False)  # closure in closed form, with the arguments of all closures
+    recipe: tuple = field(default=(), repr=False)  # name of the function of ``rules`` that made it, and its arguments
+    theta: tuple | None = field(default=None, repr=False)  # initial theta; zero if None
 
     def __post_init__(self):
         K, M = check.count("K", self.K), check.count("M", self.M)
-        if K + M > MOST:
-            raise ValueError(f"K + M = {K + M} fields; expected at most {MOST}. Committees have closures of their own.")
+        if K + M > MAX_FIELDS:
+            raise ValueError(
+                f"K + M = {K + M} fields; expected at most {MAX_FIELDS}. Committees have closures of their own."
+            )
         if not callable(self.force):
-            raise check.refused("force", self.force, f"a function {ARGUMENTS}.")
+            raise check.refused("force", self.force, f"a function {FORCE_ARGUMENTS}.")
         if self.error is not None and not callable(self.error):
             raise check.refused("error", self.error, "a function error(lam, nu, theta), or None.")
         name = getattr(self.force, "__name__", "force") if self.name is None else self.name
@@ -137,19 +140,19 @@ class Rule(Immutable):
         if self.uses_overlaps is not None:
             check.flag("uses_overlaps", self.uses_overlaps)
         self._set(name=name, noise=checked_noise(self.noise))
-        alone = self.others is not None
-        T, c = checked_tokens(self.tokens, self.token_covariance, K + M, alone or self.closed is not None)
-        single = T > 1 and self.noise is None and np.array_equal(c, np.eye(T))
-        if alone and not (single and callable(self.others)):
+        by_token = self.others is not None
+        T, c = checked_tokens(self.tokens, self.token_covariance, K + M, by_token or self.closed is not None)
+        independent = T > 1 and self.noise is None and np.array_equal(c, np.eye(T))
+        if by_token and not (independent and callable(self.others)):
             raise ValueError(
                 f"others = {check.shown(self.others)} with tokens = {T}; expected a function others(lam, nu, theta) of "
                 "one of several independent tokens, without noise."
             )
         self._set(tokens=T, token_covariance=c)
-        fields = (1 if alone else T) * (K + M)  # of an integral
+        fields = (1 if by_token else T) * (K + M)  # in one integral
         self._set(breaks=checked_breaks(self.breaks, fields, self.continuous))
-        usual = FEW_FIELDS if fields + isinstance(self.noise, str) <= 4 else MANY_FIELDS
-        self._set(tolerance=usual if self.tolerance is None else check.number("tolerance", self.tolerance, above=0))
+        default = TOLERANCES[fields + isinstance(self.noise, str) > 4]
+        self._set(tolerance=default if self.tolerance is None else check.number("tolerance", self.tolerance, above=0))
         reads = probe(self) if self.closed is None else False
         self._set(uses_overlaps=reads if self.uses_overlaps is None else self.uses_overlaps)
 
@@ -165,10 +168,13 @@ class Rule(Immutable):
 
     def __reduce_ex__(self, protocol):
         if self.recipe:
-            return _made_again, (self.recipe, self.name, self.tolerance)
+            return _restored, (self.recipe, self.name, self.tolerance)
         for function in (self.force, self.error, self.others, *(self.noise if isinstance(self.noise, tuple) else ())):
             if "<" in getattr(function, "__qualname__", "") and not hasattr(function, "py_func"):
-                raise PicklingError(f"{function.__qualname__} of the rule {self.name!r} {NAMELESS}")
+                raise PicklingError(
+                    f"{function.__qualname__} of the rule {self.name!r} has no name in a module; expected a function "
+                    "at the top level of one, or one by numba.njit, to go elsewhere."
+                )
         return super().__reduce_ex__(protocol)
 
     def __deepcopy__(self, memo):
@@ -184,56 +190,57 @@ class Rule(Immutable):
 
     @property
     def by_chance(self):
-        """Whether the probabilities of the noise depend on the teacher, or theta."""
+        """Whether the probabilities of the noise depend on the teacher or on theta."""
         return isinstance(self.noise, tuple) and callable(self.noise[1])
 
     @property
     def records_error(self):
-        """Whether eps_g is a number: the mean of ``error``, or what a closure in closed form returns."""
+        """Whether eps_g is recorded: the mean of ``error``, or the value that a closure in closed form returns."""
         return self.error is not None or self.closed is not None
 
     @cached_property
     def functions(self):
-        """(force, error, chance), compiled for their one signature each."""
+        """(force, error, chance), each compiled for its signature."""
         chance = self.noise[1] if self.by_chance else None
         tokens = (self.tokens, self.K, self.M) if self.tokens > 1 and self.others is None else ()
-        force = compiled("force", self.force, _rule.FORCE, ARGUMENTS, tokens)
+        force = compiled("force", self.force, _rule.SIGNATURES.force, FORCE_ARGUMENTS, tokens)
         if self.others is not None:
-            force = whole_force(self.alone[0], self.alone[1], self.tokens, self.K, self.M)
-            compile_once(force, _rule.FORCE)
+            force = force_on_all_tokens(self.token_functions, self.tokens, self.K, self.M)
+            compile_once(force, _rule.SIGNATURES.force)
+        error, chance = self.error or _rule.no_error, chance or _rule.no_chance
         return (
             force,
-            compiled("error", self.error or _rule.no_error, _rule.ERROR, "error(lam, nu, theta) -> float", tokens),
-            compiled("chance", chance or _rule.no_chance, _rule.CHANCE, "chance(nu, theta, p), which fills p", tokens),
+            compiled("error", error, _rule.SIGNATURES.error, "error(lam, nu, theta) -> float", tokens),
+            compiled("chance", chance, _rule.SIGNATURES.chance, "chance(nu, theta, p), which fills p", tokens),
         )
 
     @cached_property
-    def alone(self):
-        """(Force, others) of one token, compiled, where tokens see each other through a sum."""
-        others = compiled("others", self.others, _rule.ERROR, "others(lam, nu, theta) -> float")
-        return compiled("force", self.force, _rule.FORCE, ARGUMENTS), others
+    def token_functions(self):
+        """(Force, others) of one token, compiled, for tokens that interact through a sum."""
+        others = compiled("others", self.others, _rule.SIGNATURES.error, "others(lam, nu, theta) -> float")
+        return compiled("force", self.force, _rule.SIGNATURES.force, FORCE_ARGUMENTS), others
 
     @cached_property
-    def sees(self):
+    def others_moments(self):
         """(Whether ``others`` is 0 or 1, largest force of one token at random fields)."""
-        return sees(self)
+        return check_others(self)
 
     @cached_property
     def pointers(self):
-        """The same, as kernels call them that are compiled once for all rules."""
-        return [_rule.pointer(*x) for x in zip(self.functions, (_rule.FORCE, _rule.ERROR, _rule.CHANCE), strict=True)]
+        """``functions`` as pointers, for kernels that are compiled once for all rules."""
+        return [_rule.pointer(*x) for x in zip(self.functions, _rule.SIGNATURES, strict=True)]
 
     @cached_property
     def closure(self):
-        """The compiled closure: its own, or the quadrature around the force."""
+        """The compiled closure: in closed form, or by quadrature of the force."""
         if self.closed is not None:
             return self.closed
         force, error, chance = self.functions
         if self.by_block:
             return closure_of_groups(force, error, chance, self.token_groups[0])
         if self.others is not None:
-            return closure_of_one(self.alone[0], error, self.alone[1], self.tokens, self.sees[0])
-        average = _rule.pointer(_rule.rule_closure, _rule.SIGNATURE)
+            return closure_of_one(self.token_functions, error, self.tokens, self.others_moments[0])
+        average = _rule.pointer(_rule.rule_closure, _rule.AVERAGE_SIGNATURE)
 
         @_rule.kernel
         def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
@@ -243,7 +250,7 @@ class Rule(Immutable):
 
     @cached_property
     def activation(self):
-        """The placeholder in a model where other models have an activation."""
+        """The placeholder for the activations of other models."""
         return Learned(self.name, self._no_function, self._no_function, learning=self)
 
     def _no_function(self, x):
@@ -254,19 +261,19 @@ class Rule(Immutable):
 
     @cached_property
     def sizes(self):
-        """(Arrays that the kernel takes behind w, ascending in size; whether they are rules by chance)."""
+        """(Arrays behind w for the kernel, ascending in size; whether their nodes are Sobol points)."""
         return arrays_of(self)
 
     @property
     def by_block(self):
-        """Whether tokens have a covariance of their own in every eigenspace."""
+        """Whether the covariance of tokens differs between eigenspaces."""
         return np.asarray(self.token_covariance).ndim == 3
 
     @cached_property
     def token_groups(self):
-        """Covariances (groups, T, T) of tokens that differ, and the number (L,) of each eigenspace's."""
-        kinds, number = np.unique(np.asarray(self.token_covariance), axis=0, return_inverse=True)
-        return kinds, np.ravel(number)
+        """Distinct covariances (groups, T, T) of tokens, and the index (L,) of that of each eigenspace."""
+        distinct, index = np.unique(np.asarray(self.token_covariance), axis=0, return_inverse=True)
+        return distinct, np.ravel(index)
 
     @cached_property
     def token_root(self):
@@ -276,7 +283,7 @@ class Rule(Immutable):
         return root_of_tokens(self.token_covariance)
 
     def draw(self, rng, shape):
-        """Noise of this ``shape`` from ``rng``, as steps take it: uniform where its law depends on the teacher."""
+        """Noise of this ``shape`` for steps of a simulation: uniform numbers if its law depends on the teacher."""
         if self.noise is None:
             return np.zeros(shape)
         if isinstance(self.noise, str):
@@ -288,9 +295,9 @@ class Rule(Immutable):
         return uniform if callable(chances) else values[np.searchsorted(np.cumsum(chances)[:-1], uniform, side="right")]
 
     def simulated(self, v, s, T):
-        """Argument of steps instead of functions, after v, now a view into theta with the rule's numbers behind it.
+        """(v, (arguments of the steps of a simulation, 0)); v becomes a view into theta and the numbers of the rule.
 
-        ``s`` are eigenvalues for the overlaps that the force may read, ``T`` (M, M) those of the teachers.
+        ``s`` are eigenvalues for the overlaps that the force may read, ``T`` (M, M) are the overlaps of the teachers.
         """
         K, numbers = self.K, np.array(self.numbers, float)
         theta, S = np.append(v, numbers), np.zeros((K + self.M,) * 2)
@@ -311,23 +318,20 @@ def root_of_tokens(c):
     return np.ascontiguousarray(root * np.where(np.diag(root) < 0, -1.0, 1.0))
 
 
-MAKERS: dict[str, Callable[..., Rule]] = {}  # of rules of the library, by the first word of their recipe
-
-
-def _made_again(recipe, name, tolerance):
-    """The same, with a name and a tolerance that may have been changed since."""
+def _restored(recipe, name, tolerance):
+    """The rule of a recipe, with a name and a tolerance that may differ from the defaults."""
     rule = again(*recipe)
     same = (rule.name, rule.tolerance) == (name, tolerance)
     return rule if same else replace(rule, name=name, tolerance=tolerance)
 
 
 def again(name, *arguments):
-    """The rule of a recipe that a file or a pickle keeps."""
+    """The rule of a recipe from a file or a pickle."""
     return MAKERS[name](*arguments)
 
 
 class Learned(Activation):
-    """The placeholder in a model that learns by a rule for the activations of student and teacher."""
+    """Placeholder for the activations of student and teacher in a model that learns by a rule."""
 
     def __init__(self, name, g, dg, learning=None):
         super().__init__(name, g, dg)

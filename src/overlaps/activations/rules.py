@@ -1,7 +1,7 @@
 """Rules of learning in closed form, for one student and one teacher: perceptrons and robust regression."""
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -14,7 +14,7 @@ from . import _perceptrons as forms
 from .adaptive_rates import adagrad_norm, line_search
 from .committees import dropout, logistic_committee, offsets, sign_committee
 from .feedback import feedback_alignment, node_perturbation
-from .laws import SIZES, law_of, shown
+from .laws import LAWS, law_of, shown
 from .rule import MAKERS, Rule, again
 from .tokens import attention, episode, pair, patches
 
@@ -25,14 +25,22 @@ __all__ = [
 ]  # fmt: skip
 __dir__ = public_dir(__name__)
 
-END = 12.0  # of tables in log(s / scale)
-AGREED = 1e-12  # relative error of tables; averages over a law have the rounding of a thousand terms
-SHRINKING = 26  # panels, each half of the one before, beside a break: the last is shorter than the least s
 LABELS = np.array([1.0, -1.0])
-LAMBDA, NU = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)  # planes on which labels jump
+LABEL_BREAKS = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0))  # planes lambda = 0 and nu = 0, on which labels jump
 
 
-def _closed(kernel, force, recipe, numbers, *, noise=None, breaks=(NU,), error=forms.wrong, uses_overlaps=False):
+class ResidualOptions(NamedTuple):
+    """Tunable numbers of the tables of ``residual``."""
+
+    log_range: float = 12.0  # largest |log(s / scale)| in the tables
+    table_tol: float = 1e-12  # relative error of the tables; averages over a law have the rounding of a thousand terms
+    graded_panels: int = 26  # beside a break, each half as long as the one before; the last is shorter than the least s
+
+
+RESIDUAL = ResidualOptions()
+
+
+def _closed(kernel, force, recipe, numbers, *, noise=None, breaks=LABEL_BREAKS, error=forms.wrong, uses_overlaps=False):
     shown = (f"{x:g}" if isinstance(x, float) else str(x) for x in recipe[1:] if x != ())
     name = f"{recipe[0]}({', '.join(shown)})"
     return Rule(
@@ -41,9 +49,9 @@ def _closed(kernel, force, recipe, numbers, *, noise=None, breaks=(NU,), error=f
     )  # fmt: skip
 
 
-def _flipped(kernel, force, flip, breaks):
+def _flipped(kernel, force, flip):
     p = check.number("flip", flip, least=0, below=0.5, hint="A probability; from 1/2 on labels teach the opposite.")
-    return _closed(kernel, force, (kernel.__name__, p), [p], noise=(LABELS, np.array([1 - p, p])), breaks=breaks)
+    return _closed(kernel, force, (kernel.__name__, p), [p], noise=(LABELS, np.array([1 - p, p])))
 
 
 def hebb(flip: float = 0.0) -> Rule:
@@ -64,7 +72,7 @@ def hebb(flip: float = 0.0) -> Rule:
     Raises
     ------
     ValueError
-        A probability that is none.
+        A number that is no probability below 1/2.
 
     Examples
     --------
@@ -72,7 +80,7 @@ def hebb(flip: float = 0.0) -> Rule:
     >>> ov.rules.hebb(flip=0.1)
     hebb(0.1)
     """
-    return _flipped(forms.hebb, forms.hebb_force, flip, (LAMBDA, NU))
+    return _flipped(forms.hebb, forms.hebb_force, flip)
 
 
 def perceptron(flip: float = 0.0) -> Rule:
@@ -93,7 +101,7 @@ def perceptron(flip: float = 0.0) -> Rule:
     Raises
     ------
     ValueError
-        A probability that is none. Models: a student of zero norm.
+        A number that is no probability below 1/2. Models: a student of zero norm.
 
     References
     ----------
@@ -107,7 +115,7 @@ def perceptron(flip: float = 0.0) -> Rule:
     >>> print(round(ov.solve(model, start, [0, 1e4]).eps_g[-1] * 1e4 ** (1 / 3), 3))
     0.278
     """
-    return _flipped(forms.perceptron, forms.perceptron_force, flip, (LAMBDA, NU))
+    return _flipped(forms.perceptron, forms.perceptron_force, flip)
 
 
 def adatron(flip: float = 0.0) -> Rule:
@@ -129,7 +137,7 @@ def adatron(flip: float = 0.0) -> Rule:
     Raises
     ------
     ValueError
-        A probability that is none.
+        A number that is no probability below 1/2.
 
     References
     ----------
@@ -141,7 +149,7 @@ def adatron(flip: float = 0.0) -> Rule:
     >>> ov.rules.adatron()
     adatron(0)
     """
-    return _flipped(forms.adatron, forms.adatron_force, flip, (LAMBDA, NU))
+    return _flipped(forms.adatron, forms.adatron_force, flip)
 
 
 def hinge(margin: float = 1.0) -> Rule:
@@ -150,7 +158,7 @@ def hinge(margin: float = 1.0) -> Rule:
     Parameters
     ----------
     margin : float
-        Distance >= 0 that is asked of every sample; 0 is the perceptron.
+        Distance >= 0 of samples from the boundary beyond which the loss is zero; 0 is the perceptron.
 
     Returns
     -------
@@ -169,7 +177,7 @@ def hinge(margin: float = 1.0) -> Rule:
     hinge(0.5)
     """
     k = check.number("margin", margin, least=0)
-    breaks = (LAMBDA, NU, (1.0, 0.0, k), (1.0, 0.0, -k))
+    breaks = (*LABEL_BREAKS, (1.0, 0.0, k), (1.0, 0.0, -k))
     return _closed(forms.hinge, forms.hinge_force, ("hinge", k), [k], breaks=breaks)
 
 
@@ -202,13 +210,10 @@ def logistic(beta: float | None = None) -> Rule:
     """
     if beta is None:
         noise = np.ones(1), np.ones(1)
-        return _closed(forms.logistic_sign, forms.logistic_force, ("logistic",), [], noise=noise, breaks=(LAMBDA, NU))
+        return _closed(forms.logistic_sign, forms.logistic_force, ("logistic",), [], noise=noise)
     beta = check.number("beta", beta, above=0)
     noise = LABELS, forms.chance_logistic
-    return _closed(
-        forms.logistic_logistic, forms.logistic_label_force, ("logistic", beta), [beta], noise=noise,
-        breaks=(LAMBDA, NU),
-    )  # fmt: skip
+    return _closed(forms.logistic_logistic, forms.logistic_label_force, ("logistic", beta), [beta], noise=noise)
 
 
 def least_squares(flip: float = 0.0) -> Rule:
@@ -224,7 +229,7 @@ def least_squares(flip: float = 0.0) -> Rule:
     Returns
     -------
     Rule
-        With its closure in closed form, exact; eps_g is the 0/1 error. Raises as :func:`hebb`.
+        With its closure in closed form, exact; eps_g is the 0/1 error. It raises the errors of :func:`hebb`.
 
     Examples
     --------
@@ -232,11 +237,11 @@ def least_squares(flip: float = 0.0) -> Rule:
     >>> ov.rules.least_squares()
     least_squares(0)
     """
-    return _flipped(forms.least_squares, forms.least_squares_force, flip, (LAMBDA, NU))
+    return _flipped(forms.least_squares, forms.least_squares_force, flip)
 
 
 def optimal() -> Rule:
-    r"""The force that learns a perceptron fastest, with labels sgn nu; it knows the overlaps.
+    r"""The optimal force for a perceptron with labels sgn nu; it depends on the overlaps.
 
     .. math:: F = \frac{J\sin\theta}{\rho}\,\sigma\, h\Big(\frac{\sigma\rho\lambda}{J\sin\theta}\Big),
               \qquad h = \phi/\Phi
@@ -249,7 +254,7 @@ def optimal() -> Rule:
     Raises
     ------
     ValueError
-        Of models: R <= 0, where the sign of the first step is a convention.
+        Raised by models: R <= 0, where the sign of the first step is arbitrary.
 
     References
     ----------
@@ -261,7 +266,7 @@ def optimal() -> Rule:
     >>> ov.rules.optimal()
     optimal()
     """
-    return _closed(forms.optimal, forms.optimal_force, ("optimal",), [], breaks=(LAMBDA, NU), uses_overlaps=True)
+    return _closed(forms.optimal, forms.optimal_force, ("optimal",), [], uses_overlaps=True)
 
 
 def residual(law: Any, clip: float = 0.0) -> Rule:
@@ -275,20 +280,20 @@ def residual(law: Any, clip: float = 0.0) -> Rule:
     Parameters
     ----------
     law : frozen continuous distribution of scipy.stats
-        Of the label noise xi; symmetric about 0, such as ``scipy.stats.cauchy(scale=0.5)``, with or without ends. A
-        density may diverge at its ends, not elsewhere.
+        Law of the label noise xi, symmetric about 0, such as ``scipy.stats.cauchy(scale=0.5)``, bounded or unbounded.
+        The density may diverge only at the ends.
     clip : float
         c >= 0; 0 means the sign of the residual.
 
     Returns
     -------
     Rule
-        With a and C as tables of s, made once, to 1e-10; eps_g = s^2/2, without the noise.
+        With a and C from tables in s, computed once with errors of 1e-10; eps_g = s^2/2, without the noise.
 
     Raises
     ------
     ValueError
-        A law that is none, not symmetric, or whose probabilities are not known; a negative clip.
+        No distribution, an asymmetric one, or one whose probabilities do not sum to 1; a negative clip.
 
     References
     ----------
@@ -315,36 +320,38 @@ def residual(law: Any, clip: float = 0.0) -> Rule:
 
 @lru_cache(maxsize=64)
 def _residual(name, args, kwds, clip):
-    from scipy import stats  # half a second that only these rules pay
+    from scipy import stats  # imported here because it takes half a second
 
     law = getattr(stats, name)(*args, **dict(kwds))
     scale = float(law.ppf(0.75))
     xi, p = _graded(law_of(law), clip)
 
     def mean(t, i):
-        s = scale * np.exp(np.where(np.abs(t) <= END, t, np.nan))  # where tables shall end
+        s = scale * np.exp(np.where(np.abs(t) <= RESIDUAL.log_range, t, np.nan))  # nan ends the table
         return np.stack([_given(x, xi, clip)[i] @ p for x in s.ravel()]).reshape(t.shape)
 
-    table = tabulate([lambda t, i=i: mean(t, i) for i in (0, 1)], f"the mean over {shown(law)}", AGREED).data
+    table = tabulate(
+        [lambda t, i=i: mean(t, i) for i in (0, 1)], f"the mean over {shown(law)}", RESIDUAL.table_tol
+    ).data
     recipe = "residual", name, args, kwds, clip
     breaks = [(1.0, -1.0, -1.0, clip), (1.0, -1.0, -1.0, -clip)][: 2 if clip else 1]
-    known = {"noise": law, "breaks": breaks, "error": forms.distance}
-    return _closed(forms.residual, forms.residual_force, recipe, [clip, scale, *table], **known)
+    options = {"noise": law, "breaks": breaks, "error": forms.distance}
+    return _closed(forms.residual, forms.residual_force, recipe, [clip, scale, *table], **options)
 
 
 def _graded(law, clip):
-    """Distances (n,) of the noise from 0 and probabilities (n,), on panels that shrink to where D - xi is at the clip.
+    """Distances (n,) of the noise from 0 and probabilities (n,), on panels that shrink towards |xi| = clip.
 
-    There an average over D ~ N(0, s^2) changes over a distance s.
+    There, averages over D ~ N(0, s^2) vary over a distance s.
     """
     edges = law.panels.ravel()
     inside = law.at(edges[[0, -1]])[0]
     for at in (clip, -clip)[: 2 if clip else 1]:
         if inside[0] < at < inside[1]:
             t = brentq(lambda t, at=at: law.at(np.array([t]))[0][0] - at, edges[0], edges[-1], xtol=1e-15)
-            edges = np.append(edges, t + np.outer([-1, 1], np.append(0.0, 0.5 ** np.arange(SHRINKING))))
+            edges = np.append(edges, t + np.outer([-1, 1], np.append(0.0, 0.5 ** np.arange(RESIDUAL.graded_panels))))
     edges = np.unique(np.clip(edges, law.panels[0, 0], law.panels[-1, 1]))
-    xi, p = law._replace(panels=np.stack([edges[:-1], edges[1:]], axis=1)).nodes(SIZES - 1)
+    xi, p = law._replace(panels=np.stack([edges[:-1], edges[1:]], axis=1)).nodes(LAWS.sizes - 1)
     return np.abs(xi), p / np.sum(p)
 
 
@@ -352,15 +359,15 @@ def _given(s, xi, clip):
     """(P(|D - xi| < clip), E[psi^2]) given distances xi, D ~ N(0, s^2); twice the density and 1 without a clip."""
     if clip == 0:
         return 2 * np.exp(-((xi / s) ** 2) / 2) / (s * np.sqrt(2 * np.pi)), np.ones_like(xi)
-    near, far = (xi - clip) / s, (xi + clip) / s
-    inside = ndtr(-near) - ndtr(-far)
-    if s > clip:  # terms of the other form cancel
+    lower, upper = (xi - clip) / s, (xi + clip) / s
+    inside = ndtr(-lower) - ndtr(-upper)
+    if s > clip:  # here the terms of the form below cancel
         z, weight = legendre(40)
         density = np.exp(-((((2 * z[:, None] - 1) * clip - xi) / s) ** 2) / 2) / (s * np.sqrt(2 * np.pi))
         square = 2 * clip * (weight * ((2 * z - 1) * clip) ** 2) @ density
     else:
-        at_near, at_far = (np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi) for x in (near, far))
-        square = (xi**2 + s**2) * inside + s * ((xi - clip) * at_far - (xi + clip) * at_near)
+        at_lower, at_upper = (np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi) for x in (lower, upper))
+        square = (xi**2 + s**2) * inside + s * ((xi - clip) * at_upper - (xi + clip) * at_lower)
     return inside, clip**2 * (1 - inside) + square
 
 
@@ -368,5 +375,5 @@ MAKERS.update({name: globals()[name] for name in __all__} | {
     "residual": lambda law, args, kwds, clip: _residual(law, tuple(args), tuple(map(tuple, kwds)), clip),
     "adagrad_norm": lambda recipe, b0, mean: adagrad_norm(again(*recipe), b0, mean_eigenvalue=mean),
 })  # fmt: skip
-for _make in (feedback_alignment, node_perturbation):  # whose activations go by name
+for _make in (feedback_alignment, node_perturbation):  # their recipes contain the name of the activation
     MAKERS[_make.__name__] = lambda v, v_star, name, noise, make=_make: make(v, v_star, activation=name, noise=noise)

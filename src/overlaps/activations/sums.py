@@ -1,10 +1,10 @@
 """Activations that are sums of scaled closed-form functions, g(x) = sum_j a_j h(b_j x).
 
 A unit with such an activation is J units of a larger network whose fields are b_j z: the kernels of the closed forms
-run on the expanded covariance, and the chain rule contracts the result.
-Everything, eps_g included, then belongs to one and the same function g, so eps_g and C vanish together.  Exact for
-teachers |x| = relu(x) + relu(-x) and leaky relu; an approximation of odd sigmoids as sums of error functions.  Students
-with kinks have kernels of their own, which never meet the opposite fields x and -x.
+run on the expanded covariance, and the chain rule contracts the result.  All averages, eps_g included, are those of one
+function g, so eps_g and C vanish together.  The closure is exact for teachers |x| = relu(x) + relu(-x) and leaky relu,
+and approximate for odd sigmoids, which are fitted by sums of error functions.  Students with kinks have separate
+kernels, because the opposite fields x and -x are singular.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from ._piecewise import piecewise_linear_closure
 from ._relu import geometry
 from ._relu_derivatives import relu_square_derivatives
 from .bound import SECOND_ORDER, Bound, central_differences
-from .kernels import ERF, KERNELS, LINEAR, RELU
+from .kernels import CODES, KERNELS
 
 
 class ScaledSum(NamedTuple):
@@ -36,83 +36,83 @@ class MixtureClosure(Bound):
     """Closure f(S, w, A, B, C, dv) -> eps_g of a student and a teacher that are mixtures.
 
     ``error`` is an estimate of the error of C: a first-order bound for fitted mixtures, 0 for exact ones.  Students
-    that need opposite relu fields x and -x have better closures (``_piecewise``, ``families``).
+    with opposite relu fields x and -x have better closures (``_piecewise``, ``families``).
     """
 
-    def __init__(self, student, teacher, rule):
-        super().__init__(student, teacher, rule)
+    def __init__(self, student, teacher, learning):
+        super().__init__(student, teacher, learning)
         codes, numbers = (student.code, teacher.code), (len(student.scales), len(teacher.scales))
         terms = *student.amplitudes, *student.scales, *teacher.amplitudes, *teacher.scales
         self.parameters = np.array([*codes, *numbers, *terms], dtype=float)
-        if student.code == ERF and hasattr(erf_sum_closure, "compile"):
+        if student.code == CODES.erf and hasattr(erf_sum_closure, "compile"):
             self.compiled = erf_sum_closure
 
     def __repr__(self):
-        return f"MixtureClosure(K={self.rule.K}, components={len(self.student.scales)}, {len(self.teacher.scales)})"
+        return f"MixtureClosure(K={self.learning.K}, components={len(self.student.scales)}, {len(self.teacher.scales)})"
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""
-        K, *rest = self.rule
+        K, *rest = self.learning
         *terms, S_, w_, A_, B_, C_, dv_ = expand(S, self.extended(w), K)
         closure = KERNELS[self.student.code].closure
         eps_g = closure(S_, w_[: len(S_)], dv_.size, self.teacher.code, *rest, A_, B_, C_, dv_)
-        contract(K, *terms, self.rule.second_order, A_, B_, C_, dv_, A, B, C, dv)
-        if self.rule.second_order:
+        contract(K, *terms, self.learning.second_order, A_, B_, C_, dv_, A, B, C, dv)
+        if self.learning.second_order:
             self.error = self._error(w, eps_g)
         return eps_g
 
     def _error(self, w, eps_g):
         # |d C_kl| <= 2 eta^2 |v_k v_l| sup|g'|^2 E|Delta dDelta|, with |dDelta| <= sum_c |w_c| error_c
-        errors = np.where(np.arange(len(w)) < self.rule.K, self.student.error, self.teacher.error)
+        errors = np.where(np.arange(len(w)) < self.learning.K, self.student.error, self.teacher.error)
         steepest = abs(np.dot(self.student.amplitudes, self.student.scales))
-        weight = np.max(np.abs(w[: self.rule.K])) * self.rule.eta * steepest
+        weight = np.max(np.abs(w[: self.learning.K])) * self.learning.eta * steepest
         return 2 * weight**2 * np.sqrt(2 * max(eps_g, 0.0)) * float(np.abs(w) @ errors)
 
 
 class PiecewiseLinearClosure(Bound):
-    """Closure f(S, w, A, B, C, dv) -> eps_g of units a x + b relu(x), given by (a, b); exact, so ``error`` is 0."""
+    """Closure f(S, w, A, B, C, dv) -> eps_g of units a x + b relu(x), given as (a, b); exact, so ``error`` is 0."""
 
-    def __init__(self, student, teacher, rule):
-        super().__init__(student, teacher, rule)
+    def __init__(self, student, teacher, learning):
+        super().__init__(student, teacher, learning)
         self.kinked = bool(student[1] != 0.0)
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""
-        K, *rest = self.rule
+        K, *rest = self.learning
         return piecewise_linear_closure(S, w, K, *self._units(w), *rest, A, B, C, dv)
 
     def _units(self, w):
-        K = self.rule.K
+        K = self.learning.K
         return np.ascontiguousarray(np.array([self.student] * K + [self.teacher] * (len(w) - K)).T)
 
     def _exact_derivatives(self, S, w):
-        """Those of relu units of weights w b, and one linear teacher: y = sum_c w_c a_c z_c (see ``_piecewise``)."""
-        K, eta, eta_v, noise, second_order = self.rule
+        """Derivatives of relu units of weights w b and of one linear teacher y = sum_c w_c a_c z_c (``_piecewise``)."""
+        K, eta, eta_v, noise, second_order = self.learning
         n, unknowns, (a, b) = len(w), self._unknowns(w), self._units(w)
         if np.min(np.diag(S)) <= 0.0:  # a teacher without variance has no step to differentiate
             return super()._exact_derivatives(S, w)
         c = np.outer(a, a) + (np.outer(a, b) + np.outer(b, a)) / 2
 
         def linear(S, w):
-            """What is linear in some a, the covariance with y and the weights: quadratic in each single unknown."""
+            """The terms with a, the covariance with y, and the weights, all at most quadratic in each unknown."""
             H, with_output = np.outer(w, w) * c, S @ (w * a)
             wider = np.block([[S, with_output[:, None]], [with_output, w * a @ with_output]])
             return -eta * H[:K, :K], -eta * H[:K, K:], -eta_v * (c * S @ w)[:K], w @ (c * S) @ w, wider, w * b
 
-        # differences of a quadratic function are exact at any step
+        # Differences of a quadratic function are exact for any step.
         *rest, deps, dS, dw = central_differences(linear, S, w, unknowns, (1.0, 1.0), SECOND_ORDER)
         dA, dB, ddv = (np.zeros(x.shape) for x in rest)
         chain, loss = np.concatenate([np.ones(len(unknowns) - K), b[:K]]), np.empty(len(unknowns))
-        first_order_derivatives(S, w * b, K, RELU, RELU, eta, eta_v, dA, dB, ddv)
-        eps_g = eps_derivatives(S, w * b, K, RELU, RELU, loss) + w @ (c * S) @ w / 2
+        first_order_derivatives(S, w * b, K, CODES.relu, CODES.relu, eta, eta_v, dA, dB, ddv)
+        eps_g = eps_derivatives(S, w * b, K, CODES.relu, CODES.relu, loss) + w @ (c * S) @ w / 2
         ddv *= b[:K]
         dA, dB, ddv = (x + (y.T * chain).T for x, y in zip(rest, (dA, dB, ddv), strict=True))
         dC = np.zeros((len(unknowns), K, K))
         if second_order:
             X, dX = np.empty((n, n)), np.zeros((n * (n + 1) // 2 + 2 * n, n, n))
-            relu_square_derivatives(linear(S, w)[-2], np.append(w * b, 1.0), n, K, LINEAR, noise, X, dX)
+            relu_square_derivatives(linear(S, w)[-2], np.append(w * b, 1.0), n, K, CODES.linear, noise, X, dX)
             change = np.concatenate([dS[(slice(None), *np.triu_indices(n))], dS[:, :n, n], dw], axis=1)
-            moving = np.any(change != 0, axis=0)  # not the overlaps of teachers
+            moving = np.any(change != 0, axis=0)  # excludes the overlaps of teachers, which are constant
             dX = np.tensordot(change[:, moving], dX[moving, :K, :K], 1)
             dX += np.multiply.outer(dS[:, n, n], 0.25 + geometry(S)[3][:K, :K] / (2 * np.pi))  # E[theta theta]
             dC[:] = self._with_slopes(dX, deps + 2 * chain * loss)
@@ -126,7 +126,7 @@ class PiecewiseLinearClosure(Bound):
 
 
 def fit_erf_mixture(g, J=4):
-    """Mixture of J error functions close to an odd sigmoid g, or None when g is not one.
+    """Mixture of J error functions close to an odd sigmoid g; None if g is no odd sigmoid.
 
     Least squares in the J scales; the amplitudes follow linearly.  For tanh the error is 1e-5 at J = 4.
     """
@@ -148,18 +148,15 @@ def fit_erf_mixture(g, J=4):
     log_b = least_squares(residual, np.log(np.geomspace(0.3, 1.5, J) / half), xtol=1e-12, ftol=1e-12, gtol=1e-14).x
     amplitudes = np.linalg.lstsq(columns(log_b), y, rcond=None)[0]
     error = float(max(np.max(np.abs(residual(log_b))), abs(np.sum(amplitudes) - top)))
-    return ScaledSum(ERF, tuple(amplitudes.tolist()), tuple(np.exp(log_b).tolist()), error)
-
-
-# units expanded and contracted again ----------------------------------------------------------------------------------
+    return ScaledSum(CODES.erf, tuple(amplitudes.tolist()), tuple(np.exp(log_b).tolist()), error)
 
 
 @jit
 def expand(S, w, K):
-    """Field, scale and amplitude of each term, and what a closure takes: S, w with room, A, B, C, dv of the terms.
+    """Field, scale and amplitude of each term, and the arguments of a closure of the terms: S, w, A, B, C, dv.
 
-    Behind w lie the codes of h and the numbers of terms, of students and teachers each, then a, b of a student, a, b of
-    a teacher.
+    The array w holds, after the n second layers, the codes of h and the numbers of terms, each of students and
+    teachers, then a, b of a student and a, b of a teacher. The returned w has a workspace behind it.
     """
     n = S.shape[0]
     terms = w[n:]
@@ -168,13 +165,13 @@ def expand(S, w, K):
     field, scale, amplitude = np.empty(size, np.int64), np.empty(size), np.empty(size)
     S_, w_ = np.empty((size, size)), np.empty(size + erf_workspace(size))
     for i in range(size):
-        late = i >= units
-        of, j = (K + (i - units) // Jt, 2 * J + (i - units) % Jt) if late else (i // J, i % J)
-        field[i], amplitude[i], scale[i] = of, terms[4 + j], terms[4 + j + (Jt if late else J)]
-        # a term is a unit of its own, with the amplitude in its second layer and the scale in its field
-        w_[i] = amplitude[i] * w[of]
-        for k in range(i + 1):  # entry by entry, so that fields z and -z stay exactly opposite
-            S_[i, k] = S_[k, i] = S[of, field[k]] * (scale[i] * scale[k])
+        teacher = i >= units
+        unit, j = (K + (i - units) // Jt, 2 * J + (i - units) % Jt) if teacher else (i // J, i % J)
+        field[i], amplitude[i], scale[i] = unit, terms[4 + j], terms[4 + j + (Jt if teacher else J)]
+        # Each term is a unit, with the amplitude in its second layer and the scale in its field.
+        w_[i] = amplitude[i] * w[unit]
+        for k in range(i + 1):  # the product of scales first, so that the fields z and -z stay exactly opposite
+            S_[i, k] = S_[k, i] = S[unit, field[k]] * (scale[i] * scale[k])
     A, B, C = np.empty((units, units)), np.empty((units, size - units)), np.zeros((units, units))
     return field, scale, amplitude, S_, w_, A, B, C, np.empty(units)
 
@@ -201,7 +198,7 @@ def contract(K, field, scale, amplitude, second_order, A_, B_, C_, dv_, A, B, C,
 
 @jit
 def erf_sum_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    """Closure of students that are sums of erf, by compiled code: the code of their teachers lies behind w."""
+    """Compiled closure of students that are sums of erf; the code of their teachers is stored behind w."""
     field, scale, amplitude, S_, w_, A_, B_, C_, dv_ = expand(S, w, K)
     code = int(w[S.shape[0] + 1])
     eps_g = erf_closure(S_, w_, dv_.size, code, eta, eta_v, noise, second_order, A_, B_, C_, dv_)

@@ -1,10 +1,10 @@
-"""Rules of samples with several inputs: episodes of decisions, patches, attention, pairs of views."""
+"""Rules for samples with several inputs: episodes of decisions, patches, attention, pairs of views."""
 
 import numpy as np
 
 from .._base import ArrayLike, check
 from .._base.jit import jit_user
-from ..gaussian.iterated import MOST
+from ..gaussian.iterated import MOST as MAX_FIELDS
 from ..gaussian.two_point import slope, value
 from . import _perceptrons, _rule
 from . import _tokens as forms
@@ -16,7 +16,7 @@ from .validation import checked_tokens
 
 
 def episode(T: int, at_least: int | None = None, penalty: float = 0.0, bonus: float = 0.0) -> Rule:
-    r"""Reinforcement: T decisions sgn(lambda) are made before one reward says whether enough of them were right.
+    r"""Reinforcement: T decisions sgn(lambda), then one reward if enough of them were right.
 
     .. math:: F^a = \frac{\mathrm{sgn}\,\lambda^a}{T}\,(r + \mathrm{bonus}\,[\lambda^a\nu^a > 0]), \qquad
               r = 1 \text{ if at least } n \text{ of } T \text{ answers are } \mathrm{sgn}\,\nu^a,\ -\mathrm{penalty}
@@ -25,14 +25,14 @@ def episode(T: int, at_least: int | None = None, penalty: float = 0.0, bonus: fl
     .. math:: A = \frac{a + b}{\sqrt{2\pi Q}}, \quad B = \frac{a - b}{\sqrt{2\pi T^*}}, \quad
               a = E[r \mid \text{right}] + \mathrm{bonus}, \quad b = E[r \mid \text{wrong}]
 
-    with tails of binomial distributions, whatever T costs as much as T = 1.
+    with tails of binomial distributions; the cost hardly depends on T.
 
     Parameters
     ----------
     T : int
         Decisions in an episode: independent inputs.
     at_least : int, optional
-        The number n of right answers that is rewarded; all of them, T, by default.
+        The number n of right answers from which an episode is rewarded; T by default.
     penalty : float
         Amount that a failed episode costs, in units of the reward.
     bonus : float
@@ -68,13 +68,13 @@ def episode(T: int, at_least: int | None = None, penalty: float = 0.0, bonus: fl
     given = f"{T}, at_least={n}" + f", penalty={penalty:g}" * (penalty != 0) + f", bonus={bonus:g}" * (bonus != 0)
     return Rule(
         forms.episode_force, K=1, M=1, error=_perceptrons.wrong, tokens=T, name=f"episode({given})",
-        breaks=np.eye(2 * T, 2 * T + 1) if 2 * T <= MOST else None,
+        breaks=np.eye(2 * T, 2 * T + 1) if 2 * T <= MAX_FIELDS else None,
         numbers=np.array([T, n, penalty, bonus]), closed=forms.episode, recipe=("episode", T, n, penalty, bonus),
     )  # fmt: skip
 
 
 def pair(rho: float) -> Rule:
-    r"""Two views of one sample with correlation rho: views attract, a cubic term holds the norm.
+    r"""Two views of one sample with correlation rho: views attract each other, and a cubic term limits the norm.
 
     .. math:: F^1 = \lambda^2 - (\lambda^1)^3/3, \qquad F^2 = \lambda^1 - (\lambda^2)^3/3, \qquad
               A = 2(\rho - Q), \quad B = 0
@@ -110,12 +110,12 @@ def pair(rho: float) -> Rule:
 
 
 def attention(T: int, token_covariance: ArrayLike | None = None, tolerance: float | None = None) -> Rule:
-    r"""One head of attention over T tokens whose query, key and value are one direction, and the same as teacher.
+    r"""One attention head over T tokens whose query, key and value are one direction; the teacher is of the same form.
 
     .. math:: \hat y = \sum_a p_a\,\lambda^a, \quad p = \mathrm{softmax}(\lambda), \qquad
               F^a = -(\hat y - y)\,p_a\,(1 + \lambda^a - \hat y)
 
-    with y the same of the teacher's fields: descent of :math:`(\hat y - y)^2/2`.
+    where y is the output for the teacher's fields: descent of :math:`(\hat y - y)^2/2`.
 
     Parameters
     ----------
@@ -162,8 +162,8 @@ def patches(activation: Activation | str, T: int, K: int = 1, v_star: ArrayLike 
     .. math:: \Delta = \sum_a \Big(\sum_k \theta_k g(\lambda^a_k) - \sum_m v^*_m g(\nu^a_m)\Big) - \sigma\xi, \qquad
               F^a_k = -\frac1T\,\theta_k g'(\lambda^a_k)\,\Delta, \quad G_k = -\frac1T \sum_a g(\lambda^a_k)\,\Delta
 
-    For odd g the other patches are label noise to each: A and B are those of one patch, and T C is C of one patch with
-    the noise :math:`\sigma^2 + (T - 1) E\Delta_1^2`.
+    For odd g, the other patches act on each patch as label noise: A and B are those of one patch, and T C is C of one
+    patch with the noise :math:`\sigma^2 + (T - 1) E\Delta_1^2`.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def patches(activation: Activation | str, T: int, K: int = 1, v_star: ArrayLike 
     Raises
     ------
     ValueError
-        Another activation; more fields than integrals can see.
+        Another activation; more than eight fields where there is no closed form.
 
     Examples
     --------

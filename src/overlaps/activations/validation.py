@@ -1,46 +1,60 @@
-"""A user's declarations of a rule: functions, noise and breaks, checked, compiled and tried at random fields."""
+"""Validation of a user's rule: functions, noise and breaks are checked, compiled and called at random fields."""
 
 import dis
 from types import CellType, FunctionType
+from typing import NamedTuple
 
 import numpy as np
 from numba.core.errors import NumbaError
 
 from .._base import check
 from .._base.jit import compile_once, jit_user
-from ..gaussian.iterated import MOST
-from ._rule import BY_TOKENS, flat
+from ..gaussian.iterated import MOST as MAX_FIELDS
+from ._rule import TOKEN_SIGNATURES, flat
 from .laws import proper
 
-PACKAGE = __name__.partition(".")[0] + "."
-PROBES = 64  # random fields at which a force is tried before anything else
-# Numbers before and behind each array of a trial, in which wrong indices of compiled code end: further ones may end the
-# process. Their values have both signs, so that branches differ.
-GUARD, GUARDS = 64, (1.7, -2.3)
-NAMES = {
-    "force": ("lam", "nu", "xi", "theta", "S", "F", "G"),
-    "error": ("lam", "nu", "theta"),
-    "others": ("lam", "nu", "theta"),
-    "chance": ("nu", "theta", "p"),
+
+class TrialOptions(NamedTuple):
+    """Numbers of the trial calls of a user's functions."""
+
+    probes: int = 64  # random fields at which functions are called
+    # Numbers before and behind each array that detect wrong indices of compiled code; indices further away may crash
+    # the process.
+    guard_size: int = 64
+    guard_values: tuple[float, float] = (1.7, -2.3)  # both signs, so that branches differ
+
+
+class Role(NamedTuple):
+    """Arguments of a user's function, and its expected effect in an error message."""
+
+    arguments: tuple[str, ...]
+    expected: str
+
+
+TRIALS = TrialOptions()
+ROLES = {
+    "force": Role(("lam", "nu", "xi", "theta", "S", "F", "G"), "it to fill F and G"),
+    "error": Role(("lam", "nu", "theta"), "a number"),
+    "others": Role(("lam", "nu", "theta"), "a number"),
+    "chance": Role(("nu", "theta", "p"), "it to fill p"),
 }
-FILLED = {"F", "G", "p"}
-WRITTEN = {"force": "it to fill F and G", "error": "a number", "others": "a number", "chance": "it to fill p"}
-ARGUMENTS = "force(lam (K,), nu (M,), xi, theta (K,), S (K + M, K + M), F (K,), G (K,)), which fills F and G"
-OF_TOKENS = ARGUMENTS.replace("lam (K,), nu (M,)", "lam (T, K), nu (T, M)").replace("F (K,)", "F (T, K)")
+FORCE_ARGUMENTS = "force(lam (K,), nu (M,), xi, theta (K,), S (K + M, K + M), F (K,), G (K,)), which fills F and G"
 
 
 def compiled(role, function, signature, expected, tokens=()):
-    """A function for its one signature, as compiled code calls it; one of a user sees ``tokens`` = (T, K, M) apart."""
-    expected = OF_TOKENS if tokens and role == "force" else expected
-    if (getattr(function, "__module__", None) or "").startswith(PACKAGE) and hasattr(function, "compile"):
-        compile_once(function, signature)  # of the library, kept on disk
+    """A function compiled for its signature; those of users take fields (T, K), (T, M) if ``tokens`` = (T, K, M)."""
+    if tokens and role == "force":
+        expected = expected.replace("lam (K,), nu (M,)", "lam (T, K), nu (T, M)").replace("F (K,)", "F (T, K)")
+    package = __name__.partition(".")[0] + "."
+    if (getattr(function, "__module__", None) or "").startswith(package) and hasattr(function, "compile"):
+        compile_once(function, signature)  # a function of the library, whose code is cached on disk
         return function
-    wanted = BY_TOKENS[role] if tokens else signature
-    kernel = jit_user(getattr(function, "py_func", function), wanted)
+    user_signature = getattr(TOKEN_SIGNATURES, role) if tokens else signature
+    kernel = jit_user(getattr(function, "py_func", function), user_signature)
     if not hasattr(kernel, "compile"):
         return flat(role, kernel, *tokens) if tokens else kernel
     try:
-        compile_once(kernel, wanted)
+        compile_once(kernel, user_signature)
     except (NumbaError, TypeError, ValueError, NotImplementedError, AttributeError) as error:
         line = next((x.strip() for x in str(error).splitlines() if x.strip()), type(error).__name__)
         raise ValueError(f"numba cannot compile {role} = {function!r}: {line} Expected {expected}.") from None
@@ -53,9 +67,9 @@ def compiled(role, function, signature, expected, tokens=()):
 def checked_tokens(tokens, covariance, n, closed):
     """Number T of inputs in a sample, and their covariance (T, T): the identity by default."""
     T = check.count("tokens", tokens)
-    if T > 1 and T * n > MOST and not closed:
+    if T > 1 and T * n > MAX_FIELDS and not closed:
         raise ValueError(
-            f"tokens = {T} with K + M = {n}: T (K + M) = {T * n} fields; expected at most {MOST}. Rewards of any "
+            f"tokens = {T} with K + M = {n}: T (K + M) = {T * n} fields; expected at most {MAX_FIELDS}. Rewards of any "
             "number of answers are ov.rules.episode, sums over patches ov.rules.patches; for others, others=."
         )
     if covariance is not None and T > 1 and check.axes("token_covariance", covariance) == 3:
@@ -91,7 +105,7 @@ def checked_noise(noise):
 
 
 def _check_probabilities(what, p):
-    if not getattr(proper, "py_func", proper)(p):  # nothing is compiled for a few numbers
+    if not getattr(proper, "py_func", proper)(p):  # in Python, because compiling costs more for a few numbers
         raise ValueError(f"{what} {p}; expected probabilities >= 0 that sum to 1.")
 
 
@@ -116,16 +130,16 @@ def checked_breaks(breaks, n, continuous):
 
 
 def probe(rule):
-    """Try the functions of a rule at random fields; return whether the force reads S."""
+    """Call the functions of a rule at random fields; return whether the force reads S."""
     force, error, chance = rule.functions
-    force, others = rule.alone if rule.others is not None else (force, None)
+    force, others = rule.token_functions if rule.others is not None else (force, None)
     tried = {"force": (rule.force, force), "error": (rule.error, error), "others": (rule.others, others)}
     tried = {role: (python_form(x), y) for role, (x, y) in tried.items() if x is not None}
     K, n = rule.K, rule.K + rule.M
     tokens = (rule.tokens,) if rule.tokens > 1 and others is None else ()
     rng, largest, reads = np.random.default_rng(20), 0.0, False
     S, other = 0.7 * np.eye(n) + 0.3, (0.5 * np.eye(n) + 0.5) * np.outer(*2 * [rng.uniform(0.6, 1.4, n)])
-    for _ in range(PROBES):
+    for _ in range(TRIALS.probes):
         z, xi = rng.standard_normal((*tokens, n)) @ np.linalg.cholesky(S).T, rng.standard_normal()
         lam, nu, F, G = z[..., :K].copy(), z[..., K:].copy(), np.zeros((*tokens, K)), np.zeros(K)
         theta = np.r_[rng.uniform(0.5, 1.5, K), np.array(rule.numbers, float)]
@@ -145,39 +159,43 @@ def probe(rule):
             )
         largest = max(largest, np.max(np.abs(outcome)))
     if rule.others is not None:
-        largest = rule.sees[1]
+        largest = rule.others_moments[1]
     if largest == 0:
-        raise ValueError(f"force fills neither F nor G at {PROBES} random fields; expected {ARGUMENTS}.")
+        raise ValueError(f"force fills neither F nor G at {TRIALS.probes} random fields; expected {FORCE_ARGUMENTS}.")
     if reads and rule.uses_overlaps is False:
         raise ValueError(
             f"uses_overlaps = False, but the force {rule.name!r} reads S: two S give different forces at equal fields. "
             "Expected uses_overlaps=True, or nothing."
         )
-    return reads or loads(rule.force, NAMES["force"].index("S"))
+    return reads or loads(rule.force, ROLES["force"].arguments.index("S"))
 
 
 def trial(role, form, compiled, *given):
-    """What a function fills, or returns, at these arguments; refused where it reads or writes anything else.
+    """Arrays that a function fills, or its value, at these arguments; refused if it reads or writes anything else.
 
-    Compiled code checks no index. The Python form does, and arrays lie between guards, on which nothing may depend.
+    Compiled code does not check indices. The Python form does, and compiled code gets arrays between guards, which it
+    must not change and on which its results must not depend.
     """
-    expected = ", ".join(f"{name} {x.shape}" for name, x in zip(NAMES[role], given, strict=True) if np.ndim(x))
+    names, filled_names = ROLES[role].arguments, {"F", "G", "p"}
+    expected = ", ".join(f"{name} {x.shape}" for name, x in zip(names, given, strict=True) if np.ndim(x))
     try:
         form(*(x.copy() if np.ndim(x) else x for x in given))
     except IndexError as error:
         raise ValueError(f"{role} has an index beyond its arrays: {error}. Expected {expected}.") from None
-    except Exception:  # not all that runs compiled runs as Python, where math.exp overflows: the guards remain
+    except Exception:  # Python may fail where compiled code does not, as in math.exp(1000); the guards suffice then
         pass
     results = []
-    for fill in (GUARDS[0], *GUARDS):
-        guarded = [_between_guards(name, x, fill) for name, x in zip(NAMES[role], given, strict=True)]
+    for fill in (TRIALS.guard_values[0], *TRIALS.guard_values):
+        guarded = [_between_guards(name, x, fill) for name, x in zip(names, given, strict=True)]
         value = compiled(*(x for x, _ in guarded))
-        for name, before, (x, padded) in zip(NAMES[role], given, guarded, strict=True):
-            if not np.all(padded[:GUARD] == fill) or not np.all(padded[-GUARD:] == fill):
+        for name, before, (x, padded) in zip(names, given, guarded, strict=True):
+            if not np.all(padded[: TRIALS.guard_size] == fill) or not np.all(padded[-TRIALS.guard_size :] == fill):
                 raise ValueError(f"{role} writes beyond {name}. Expected {expected}.")
-            if name not in FILLED and not np.array_equal(np.ravel(x), np.ravel(before)):
-                raise ValueError(f"{role} changes {name}; expected {WRITTEN[role]}. Copy first: x = {name}.copy().")
-        filled = [x for name, (x, _) in zip(NAMES[role], guarded, strict=True) if name in FILLED]
+            if name not in filled_names and not np.array_equal(np.ravel(x), np.ravel(before)):
+                raise ValueError(
+                    f"{role} changes {name}; expected {ROLES[role].expected}. Copy first: x = {name}.copy()."
+                )
+        filled = [x for name, (x, _) in zip(names, guarded, strict=True) if name in filled_names]
         results.append(np.concatenate(filled) if filled else np.array([value]))
     causes = "draws random numbers, or counts its calls", "reads beyond its arrays"
     for result, cause in zip(results[1:], causes, strict=True):
@@ -190,17 +208,18 @@ def trial(role, form, compiled, *given):
 
 
 def _between_guards(name, x, fill):
-    """(An array as compiled code takes it, the room around it): fields of several tokens lie in a row."""
-    padded = np.full(np.size(x) + 2 * GUARD, fill)
+    """(An argument of compiled code, the array with guards around it); only S keeps its two dimensions."""
+    size = TRIALS.guard_size
+    padded = np.full(np.size(x) + 2 * size, fill)
     if not np.ndim(x):
         return x, padded
-    padded[GUARD:-GUARD] = x.ravel()
-    inner = padded[GUARD:-GUARD]
+    padded[size:-size] = x.ravel()
+    inner = padded[size:-size]
     return inner.reshape(x.shape) if name == "S" else inner, padded
 
 
 def python_form(function, known=None):
-    """A function as Python runs it, with the compiled functions that it calls: Python checks every index."""
+    """The Python form of a function and of the compiled functions that it calls, in which indices are checked."""
     known = {} if known is None else known
     f = getattr(function, "py_func", function)
     if not isinstance(f, FunctionType) or f in known:
@@ -219,7 +238,7 @@ def python_form(function, known=None):
 
 
 def loads(function, number):
-    """Whether the code of a function does anything with its argument of this number."""
+    """Whether the code of a function uses its argument of this number."""
     code = getattr(getattr(function, "py_func", function), "__code__", None)
     if code is None or code.co_argcount <= number:
         return False
@@ -229,10 +248,10 @@ def loads(function, number):
 
 
 def uses_theta(rule):
-    """Whether the force, the error or the probabilities of a rule depend on theta, or the force moves it."""
+    """Whether the force, the error or the probabilities of a rule depend on theta, or the force changes theta."""
     force, error, chance = rule.functions
     rng, K, M, numbers = np.random.default_rng(20), rule.K, rule.M, np.array(rule.numbers, float)
-    for _ in range(PROBES):
+    for _ in range(TRIALS.probes):
         lam, nu, xi, S = rng.standard_normal(K), rng.standard_normal(M), rng.standard_normal(), np.eye(K + M)
         if isinstance(rule.noise, tuple):
             xi = rng.choice(rule.noise[0])
@@ -247,21 +266,21 @@ def uses_theta(rule):
     return False
 
 
-def sees(rule):
-    """(Whether ``others`` is 0 or 1 at random fields, largest force there); refused where more moments are needed."""
-    force, others = rule.alone
-    rng, K, M, answers, bent, largest = np.random.default_rng(20), rule.K, rule.M, set(), 0.0, 0.0
+def check_others(rule):
+    """(Whether ``others`` is 0 or 1 at random fields, largest force there); refused if more moments are needed."""
+    force, others = rule.token_functions
+    rng, K, M, answers, curvature, largest = np.random.default_rng(20), rule.K, rule.M, set(), 0.0, 0.0
     theta, S = np.r_[rng.uniform(0.5, 1.5, K), np.array(rule.numbers, float)], np.eye(K + M)
-    for _ in range(PROBES):
-        lam, nu, parts = rng.standard_normal(K), rng.standard_normal(M), np.zeros((4, 2 * K))
+    for _ in range(TRIALS.probes):
+        lam, nu, forces = rng.standard_normal(K), rng.standard_normal(M), np.zeros((4, 2 * K))
         answers.add(others(lam, nu, theta))
-        for part, xi in zip(parts, (-1.0, 0.5, 2.0, rule.tokens - 1.0), strict=True):  # three equally far apart
-            force(lam, nu, xi, theta, S, part[:K], part[K:])
-        largest = max(largest, np.max(np.abs(parts)))
-        bent = max(bent, np.max(np.abs(parts[0] - 2 * parts[1] + parts[2])))
-    if not answers <= {0.0, 1.0} and not bent <= 1e-9 * largest:
+        for FG, xi in zip(forces, (-1.0, 0.5, 2.0, rule.tokens - 1.0), strict=True):  # the first three equidistant
+            force(lam, nu, xi, theta, S, FG[:K], FG[K:])
+        largest = max(largest, np.max(np.abs(forces)))
+        curvature = max(curvature, np.max(np.abs(forces[0] - 2 * forces[1] + forces[2])))
+    if not answers <= {0.0, 1.0} and not curvature <= 1e-9 * largest:
         raise ValueError(
             f"others gives {max(answers):.4g}, and the force is not linear in xi, its sum over the other tokens: "
-            f"second differences are {bent:.1g}. Expected 0 or 1, or a linear force, whose averages need two moments."
+            f"second differences are {curvature:.1g}. Expected 0 or 1, or a linear force, which needs two moments only."
         )
     return answers <= {0.0, 1.0}, largest

@@ -29,7 +29,7 @@ class MixedClosure(Bound):
         self.model, self.tasks = model, model.tasks
         self.closures = [bind(task) for task in self.tasks]
         first = self.closures[0]
-        super().__init__(first.student, first.teacher, first.rule)
+        super().__init__(first.student, first.teacher, first.learning)
         self.kinked, self.by_quadrature = first.kinked, any(x.by_quadrature for x in self.closures)
         self.separate = isinstance(model, Mixed) and model.heads is not None
         self.shares, self.decay_factor = np.ones(1), 1.0  # decay_factor is that of a schedule on weight_decay
@@ -54,7 +54,7 @@ class MixedClosure(Bound):
 
     def split(self, S, w):
         """(closure, task, slice of its second layer in v, its S, its w) of each task."""
-        K, n = self.rule.K, len(self.closures)
+        K, n = self.learning.K, len(self.closures)
         f = S.shape[1]
         for i, (closure, task) in enumerate(zip(self.closures, self.tasks, strict=True)):
             readout = slice(i * K, (i + 1) * K) if self.separate else slice(0, K)
@@ -63,7 +63,7 @@ class MixedClosure(Bound):
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return the mean error."""
-        K, stacked, eps_g = self.rule.K, len(A) > self.rule.K or len(self.closures) == 1, 0.0
+        K, stacked, eps_g = self.learning.K, len(A) > self.learning.K or len(self.closures) == 1, 0.0
         dv[:] = 0.0
         for x in (A, B, C):
             x[:] = 0.0
@@ -101,7 +101,7 @@ class MixedClosure(Bound):
 
     def derivatives(self, S, w, *, exact):
         """Mean of the tasks' derivatives along (triangle of Q, R, v); each head depends on its own task only."""
-        K, M = self.rule.K, S.shape[1] - self.rule.K
+        K, M = self.learning.K, S.shape[1] - self.learning.K
         first, V = K * (K + 1) // 2 + K * M, len(w) - M
         total = tuple(np.zeros((first + V, *shape)) for shape in ((K, K), (K, M), (K, K), (V,)))
         for weight, (closure, task, readout, S_i, w_i) in zip(self.shares, self.split(S, w), strict=True):
@@ -240,7 +240,7 @@ class LowRankClosure(MixedClosure):
     def __init__(self, model):
         super().__init__(model.model)
         self.model = model
-        self.rule = self.rule._replace(K=model.rank)
+        self.learning = self.learning._replace(K=model.rank)
 
     def _adapted(self, S, w):
         """(a, map P from all fields to the network's, covariance of the network's fields)."""
