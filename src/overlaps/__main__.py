@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 import overlaps as ov
-from overlaps._base.folders import UNWRITABLE, fault
+from overlaps._base.folders import UNWRITABLE, why_unsafe
 from overlaps._base.jit import cache_folder, watch
 from overlaps._base.kernel_cache import kernel_files
 from overlaps._base.signatures import bar
@@ -79,7 +79,7 @@ def info():
             f"compiled kernels in {folder}: {len(files)} files, {size / 1e6:.1f} MB (set NUMBA_CACHE_DIR to move them)"
         )
     elif compiled:
-        print(f"compiled kernels are not kept: {fault() or UNWRITABLE}, so every process compiles anew; ", end="")
+        print(f"compiled kernels are not kept: {why_unsafe() or UNWRITABLE}, so every process compiles anew; ", end="")
         print("set NUMBA_CACHE_DIR to a folder that can")
 
 

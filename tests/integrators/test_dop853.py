@@ -12,7 +12,7 @@ from helpers import few
 import overlaps as ov
 from overlaps.flow.closure import bind
 from overlaps.flow.system import System
-from overlaps.integrators._dop853 import floor
+from overlaps.integrators._dop853 import rounding_error
 from overlaps.integrators.dop853 import DOP853
 
 POWER_LAW = ov.power_law(beta=1.0, L=3)
@@ -160,7 +160,7 @@ def test_rounding_of_eps_g_is_that_of_all_groups_of_blocks(rng):
 
     def of(*factors):
         parts = (np.concatenate([f * x for f in factors]) for x in (S, A, B))
-        return floor(1e3, 1.0, *parts, 0.5)
+        return rounding_error(1e3, 1.0, *parts, 0.5)
 
     one = of(1.0)
     assert one > 2 * np.finfo(float).eps  # the part of the velocities decides
@@ -205,11 +205,11 @@ def test_replaced_steps_are_not_compiled():
 def test_a_second_process_compiles_nothing():
     script = """
 import numpy as np, overlaps as ov
-from overlaps.integrators._dop853 import march
+from overlaps.integrators._dop853 import advance
 model = ov.committee_machine(2, 2, eta=0.2)
 ov.solve(model, model.random_start(N=100, rng=1), np.linspace(0, 1, 3), method="DOP853")
-assert march.signatures
-print(sum(march.stats.cache_misses.values()), sum(march.stats.cache_hits.values()))
+assert advance.signatures
+print(sum(advance.stats.cache_misses.values()), sum(advance.stats.cache_hits.values()))
 """
     runs = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True) for _ in range(2)]
     assert runs[1].stdout.split() == ["0", "1"], runs[1].stderr

@@ -43,7 +43,7 @@ def test_the_folder_is_the_users_alone_whatever_the_umask(named, umask):
     for made in (named, named / "overlaps", kernels(named)):
         assert stat.S_IMODE(made.stat().st_mode) == 0o700
     (file,) = kernel_cache.kernel_files()
-    assert not file.stat().st_mode & folders.OTHERS
+    assert not file.stat().st_mode & folders.OTHERS_WRITE
 
 
 @pytest.mark.parametrize("part", ["named", "overlaps", "kernels"])
@@ -148,9 +148,9 @@ def test_a_path_that_is_not_absolute_is_none(named, name, monkeypatch, tmp_path)
     monkeypatch.chdir(tmp_path)
     if name == "HOME":
         monkeypatch.setenv("HOME", "here")
-        assert folders.place() is None and folders.folder() is None and not folders.writable()
+        assert folders.folder_path() is None and folders.folder() is None and not folders.writable()
     else:
-        assert folders.place().is_relative_to(tmp_path)  # the usual one
+        assert folders.folder_path().is_relative_to(tmp_path)  # the usual one
     assert answer() == (6.5, False) and not (tmp_path / "here").exists()
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from numba import types
 
 from .._base.jit import BOOL, CUBE, MATRIX, REAL, VECTOR, jit, unsigned_index
-from .._base.lazy_compilation import CALL, UNIT
+from .._base.lazy_compilation import CALL_SECONDS as CALL
+from .._base.lazy_compilation import OPERATION_SECONDS as UNIT
 
 # Below this many blocks, loops along them are too short for vector instructions: blocks come one after the other.
 # Above, all at once.

@@ -37,7 +37,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base.jit import CUBE, INTS, MATRIX, REAL, VECTOR, jit, typed_namedtuple
-from .._base.lazy_compilation import CALL
+from .._base.lazy_compilation import CALL_SECONDS as CALL
 from ._flow import add, clear, copy, dot, mix, places, total, triangle
 
 

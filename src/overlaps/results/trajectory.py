@@ -101,7 +101,7 @@ class Solved(_Curves):
     def _accounted(self):
         """Whether the solver adds up what its steps leave in eps_g."""
         known = getattr(self.model, "rule", None) is None or bind(self.model).controls_error
-        return known and getattr(self.solver, "accounts", False)
+        return known and getattr(self.solver, "estimates_error", False)
 
     def _added_up(self, rounding):
         """Roundings of overlaps add up along a run."""

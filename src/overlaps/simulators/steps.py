@@ -3,7 +3,7 @@
 import numpy as np
 
 from .._base import check
-from ..integrators.run import DIVERGED
+from ..integrators.run import RUN_OPTIONS
 
 # Steps whose rates are looked up at once: a call of Python in some thousand steps does not show, and the table stays in
 # the cache.
@@ -104,7 +104,7 @@ def follow(steps, step, record, tick=None, size=largest):
     ``step(limit)`` makes at most that many steps and returns how many; ``record()`` returns a tuple of arrays, whose
     ``size`` may grow as in ``solve``: beyond that nothing is learned any more.
     """
-    records, most = [], DIVERGED * max(1.0, size(record()))
+    records, most = [], RUN_OPTIONS.divergence_factor * max(1.0, size(record()))
     done = 0
     try:
         for target in steps:
