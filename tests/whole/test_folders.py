@@ -101,10 +101,10 @@ def test_folders_and_files_of_another_user_are_not_read(named, monkeypatch, caps
     """By the number that the system gives, seen from somebody else: everything here is a stranger's."""
     assert answer() == (6.5, False)
     real = kernels(named).stat().st_uid
-    monkeypatch.setattr(folders, "_ours", lambda found: found.st_uid not in (real, 0))
+    monkeypatch.setattr(folders, "_is_own", lambda found: found.st_uid not in (real, 0))
     assert answer() == (6.5, False) and folders.folder() is None
     assert f"as {named} belongs to another user" in capsys.readouterr().err
-    monkeypatch.setattr(folders, "fault", lambda: "")  # a file alone
+    monkeypatch.setattr(folders, "why_unsafe", lambda: "")  # a file alone
     assert answer() == (6.5, False)
 
 

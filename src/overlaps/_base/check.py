@@ -11,7 +11,7 @@ from .immutable import Immutable
 ZERO_NORM = 1e-12
 # Largest magnitude of numbers that users pass: squares of larger ones overflow in the middle of a run.
 MAX_MAGNITUDE = 1e150
-MAX_INTEGER = 2**63 - 1  # of an array
+MAX_INTEGER = 2**63 - 1  # largest integer of an array
 # Allowed negative eigenvalues, relative to the trace: overlaps printed with eight digits pass; a wrong sign or a
 # transpose fails.
 PSD_TOLERANCE = 1e-8

@@ -42,7 +42,7 @@ from .folders import PACKAGE, folder
 class CacheOptions(NamedTuple):
     """Numbers of the cache."""
 
-    digits: int = 24  # of a fingerprint in the name of a file: 96 bits
+    digits: int = 24  # length of a fingerprint in the name of a file: 96 bits
     checksum_bytes: int = 32
     # Seconds that a process waits while another compiles the same kernel. Smaller: both compile; larger: a suspended
     # process makes others wait. After one timeout a process waits no more, because it needs many kernels.
@@ -124,7 +124,7 @@ def _of_value(value, reached):
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{value.shape}{hashlib.sha256(np.ascontiguousarray(value)).hexdigest()}"
     if isinstance(value, (tuple, list)):
-        fields = " ".join(getattr(value, "_fields", ()))  # of a named tuple
+        fields = " ".join(getattr(value, "_fields", ()))  # fields of a named tuple
         return f"{type(value).__name__}{fields}(" + ",".join(_of_value(x, reached) for x in value) + ")"
     if value is None or isinstance(value, (bool, int, float, complex, str, np.generic)):
         return type(value).__name__ + repr(value)

@@ -33,9 +33,9 @@ from .signatures import interrupts
 class LazyLimits(NamedTuple):
     """Estimated seconds of uncompiled calls above which a kernel is compiled."""
 
-    # Of one call. Doubled: single calls wait longer for Python than for the compiler.
+    # Limit for one call. Doubled: single calls wait longer for Python than for the compiler.
     max_call: float = 0.3
-    # Of all calls of one kernel. Compilation takes about as long. Halved: more short runs wait for the compiler.
+    # Limit for all calls of one kernel. Compilation takes about as long. Halved: more short runs wait for the compiler.
     max_total: float = 3.0
 
 

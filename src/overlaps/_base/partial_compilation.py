@@ -16,13 +16,13 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder, Flags
 from numba.core.dispatcher import _FunctionCompiler
 
-# Newest version of numba with which this module was tested. Kernels of newer versions are compiled by numba alone,
-# which takes 1.7 times as long and gives the same results up to rounding.
+# Newest version of numba with which this module was tested. Newer versions compile kernels without this module, in 1.7
+# times the time and with the same results up to rounding.
 MAX_NUMBA_VERSION = (0, 68)
-# Lines of intermediate code above which a function is not optimised again in its callers. LLVM never inlines functions
-# of this size; its limit is about a hundred lines.
+# Lines of intermediate code above which a function is not optimised again in its callers. LLVM inlines functions up to
+# about a hundred lines.
 MAX_INLINED_LINES = 300
-ENTRY_PREFIXES = "_ZN7cpython", "cfunc."  # of functions that numba adds, for calls from Python and by pointers
+ENTRY_PREFIXES = "_ZN7cpython", "cfunc."  # prefixes of numba's entry points
 
 
 def supported():

@@ -38,7 +38,7 @@ class BDFOptions(NamedTuple):
     """Tunable numbers of the steps."""
 
     max_order: int = 5  # above, these formulas are unstable
-    max_iterations: int = 4  # of Newton; a fifth gains less than a shorter step
+    max_iterations: int = 4  # Newton iterations; a fifth gains less than a shorter step
     # Factors on the length of a step, as in SciPy: the least and the largest change at once, and a factor that makes
     # rejections rare.
     min_factor: float = 0.2

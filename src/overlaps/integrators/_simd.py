@@ -50,14 +50,14 @@ class Row(NamedTuple):
     t_stage: int = 4  # time of a stage
     h_above: int = 5  # length at which eps_g is above the level
     h_below: int = 6  # length at which eps_g is below the level
-    accumulated_error: int = 7  # of eps_g
+    accumulated_error: int = 7  # accumulated error of eps_g
     step_error: int = 8  # error of eps_g that the step leaves
     # after a try:
     error5: int = 9  # sums of squares of the error estimates of order 5 and 3
     error3: int = 10
     eps_g_error5: int = 11  # changes of eps_g by the same errors
     eps_g_error3: int = 12
-    slope: int = 13  # of eps_g
+    slope: int = 13  # time derivative of eps_g
     rate: int = 14  # sums of |H| and of the terms of eps_g, see ``terms_of_eps_g``
     terms: int = 15
     valid: int = 16  # 1 if the overlaps are bounded and the covariance of the fields is positive

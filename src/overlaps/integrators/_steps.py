@@ -79,7 +79,7 @@ class Control(NamedTuple):
     max_step: REAL
     max_overlap: REAL  # larger overlaps are a divergence
     kinked: BOOL  # whether students have a kink
-    level: REAL  # of eps_g at which a run may stop; -inf for none, nan to check every step
+    level: REAL  # eps_g at which a run may stop; -inf for none, nan to check every step
     slack: REAL  # negative eigenvalue of the fields, over their trace, that is allowed
 
 

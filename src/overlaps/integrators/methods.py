@@ -34,11 +34,11 @@ class MethodOptions(NamedTuple):
     # Least rtol where integrals are by Sobol points. Smaller: the step size becomes too small at the jumps of these
     # integrals; larger: errors of the steps come near those of the integrals, 1e-3.
     min_sobol_rtol: float = 1e-4
-    tolerance_ratio: float = 100.0  # of the two runs
+    tolerance_ratio: float = 100.0  # ratio of the tolerances of the two runs
     # Least ratio: two tolerances of one method that differ by less give runs with a common error, which their
     # difference does not show.
     min_tolerance_ratio: float = 10.0
-    default_min_rtol: float = 1e-13  # of methods without a least rtol; smaller ones make steps control rounding
+    default_min_rtol: float = 1e-13  # for methods without a least rtol; smaller ones make steps control rounding
     max_second_run: float = 3e8  # evaluations times overlaps of an explicit second run, about ten seconds
 
 

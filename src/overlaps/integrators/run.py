@@ -20,8 +20,8 @@ class RunOptions(NamedTuple):
     # Growth of the largest overlap, relative to the larger one of the start and 1, that ends a run as diverged.
     # Smaller: networks that would still return to a plateau are stopped.
     divergence_factor: float = 1e10
-    # Relative progress of time after which a multistep formula whose step became too small may restart. Smaller: a flow
-    # that cannot be continued makes it restart for ever.
+    # Relative progress of time after which a multistep formula whose step became too small may restart. Smaller: it
+    # restarts for ever if the flow cannot be continued.
     restart_progress: float = 1e-6
     # Sine^2 of the angle of two kinked students below which a run is repeated with norms perturbed by rtol, and a start
     # takes a short first step. Larger angles are resolved by steps of the usual length.
@@ -39,7 +39,7 @@ class RunOptions(NamedTuple):
     # runs of a million steps cause none.
     slow_step: float = 1e-6
     window: int = 600
-    evaluations_per_step: int = 12  # of DOP853
+    evaluations_per_step: int = 12  # evaluations in a step of DOP853
     min_seconds: float = 10.0
 
 
