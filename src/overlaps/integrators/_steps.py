@@ -10,7 +10,7 @@ Two small arrays hold the state between calls: ``real_state``, indexed by ``STEP
 
 * the step size has become too small: ``RETURN.step_too_small``;
 * the budget of evaluations is spent, the last output time is reached, or ``out`` is full: ``RETURN.pause``.  Python
-  then handles a pressed key, moves the progress bar and tests rules of quadrature;
+  then handles a pressed key, moves the progress bar and tests quadratures;
 * the last step may be a reason to stop: ``RETURN.check_in_python``.  This happens if an overlap exceeds
   ``max_overlap``, if eps_g is at ``level`` or below, if a student with a kink or under a learning rule has lost its
   norm, if a covariance is not positive, or if kinked students are nearly parallel.  The step itself is accepted but not

@@ -81,7 +81,7 @@ class CompiledSteps:
 
     @classmethod
     def pays(cls, solver):
-        """Whether the kernels are compiled, or time spent so far, or in the first steps, is worth their compilation."""
+        """Whether the kernels are compiled, or the time spent so far or in the first steps justifies compiling them."""
         if (solver.system.flow, solver.kernel) in cls.begun:
             return True
         kernels = (solver.system.flow, FLOW.args), (solver.kernel, CLOSURE.args), *cls.compiled_functions
@@ -113,7 +113,7 @@ class CompiledSteps:
         return solver.TOO_SMALL_STEP if code == RETURN.step_too_small else None
 
     def limited(self, budget):
-        """Evaluations before the next return, at most ``budget``: rules of quadrature are tested in Python."""
+        """Evaluations before the next return, at most ``budget``; quadratures are tested in Python."""
         closure = self.solver.system.closure
         return 1 if closure.by_quadrature else min(budget, closure.period or budget)
 

@@ -1,4 +1,4 @@
-"""The engine of ``solve``: order parameters at the times asked for, as arrays."""
+"""The engine of ``solve``: order parameters at the output times, as arrays."""
 
 from functools import partial
 from types import SimpleNamespace

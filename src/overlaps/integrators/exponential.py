@@ -41,7 +41,7 @@ class ExponentialMidpoint(OdeSolver):
             + h^2 \varphi(z_i) \varphi(z_j) (B \tau^l B^T)_{ij} + h s_l p_l \varphi(z_i + z_j) C_{ij}, \\
         X_{ij} &= e^{z_i} h \varphi(z_j) (r B^T)_{ij}.
 
-    A step takes the closure at its start to its middle, and the closure found there over the whole step. Used through
+    A step uses the closure at its start up to its middle, and the closure there for the full step. Used through
     ``overlaps.solve(..., method="exponential")``.
 
     Parameters

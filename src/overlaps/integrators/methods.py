@@ -93,7 +93,7 @@ def solver_class(method):
 
 
 def choose_method(system, span, rtol, rate=None, fastest=1.0):
-    """Name of a method for the System over an interval of alpha, and why, in parentheses; ``rate`` if it is known.
+    """Name of a method for the System over an interval of alpha, and the reason in parentheses; ``rate`` if known.
 
     The costs are estimates, in evaluations of the right-hand side: DOP853 makes steps of 12 evaluations not longer
     than 6 / (fastest rate); BDF, of order 5, needs about 500 rtol^(-1/5) at any length (its solves counted), the

@@ -218,7 +218,7 @@ def _warn_if_slow(run, alpha):
 
 
 def _compiled_steps_of(solver, run, options, limits):
-    """Compiled steps of a solver, or None if it has none or they are not worth compiling."""
+    """Compiled steps of a solver, or None if it has none or compiling them does not pay."""
     if getattr(solver, "kernel", None) is None or not solver.compiled_steps.pays(solver):
         return None
     return solver.compiled_steps(
