@@ -63,7 +63,7 @@ class StructuredBDF(BDF):
     -----
     A local error tol per step makes the global error of a method of order 5 proportional to tol^(5/6), so BDF runs with
     tol = (rtol/4)^(6/5). Measured: the errors of Q and R then stay below rtol for rtol from 1e-5 to 1e-8, whatever L;
-    the escape from a plateau multiplies them as it multiplies any error (``certify=True`` measures by how much). Rounding
+    the escape from a plateau multiplies them as it multiplies any error (``certify=True`` measures this). Rounding
     in Newton's iteration keeps them above 1e-10 or so: below rtol = 1e-10 the steps stay as they are. As eps_g falls
     far below the overlaps of which it is the difference, tol falls with it, to 1e-12, and eps_g is left with an
     absolute error of about 5e-14. Where student and teacher are linear or quadratic, every block has a fraction of the
