@@ -237,7 +237,7 @@ def test_threads_and_chunks_change_nothing(monkeypatch):
     start = MODEL.random_start(N=1200, rng=1)
     first = ov.solve_many(models, start, ALPHA, threads=1)
     assert ov.solve_many(models, start, ALPHA, threads=3) == first
-    monkeypatch.setattr("overlaps.integrators.batch.CHUNK", 1)
+    monkeypatch.setattr("overlaps.integrators.batch.CHUNKS", overlaps.integrators.batch.ChunkOptions(1, 1))
     assert ov.solve_many(models, start, ALPHA, threads=2) == first
 
 

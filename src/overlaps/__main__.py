@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 
 import overlaps as ov
-from overlaps._base.folders import UNWRITABLE, fault
+from overlaps._base.folders import UNWRITABLE, why_unsafe
 from overlaps._base.jit import cache_folder, watch
 from overlaps._base.kernel_cache import kernel_files
 from overlaps._base.signatures import bar
@@ -88,7 +88,9 @@ def info():
             f"compiled kernels in {folder}: {len(files)} files, {size / 1e6:.1f} MB (set NUMBA_CACHE_DIR to move them)"
         )
     elif compiled:
-        print(f"compiled kernels are not cached: {fault() or UNWRITABLE}, so every process compiles anew; ", end="")
+        print(
+            f"compiled kernels are not cached: {why_unsafe() or UNWRITABLE}, so every process compiles anew; ", end=""
+        )
         print("set NUMBA_CACHE_DIR to a writable folder")
 
 

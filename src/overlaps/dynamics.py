@@ -11,7 +11,7 @@ import numpy as np
 
 from ._base import ArrayLike, Function, check, warn
 from .integrators.batch import evolve_batch
-from .integrators.evolve import FLOORS, HIDDEN, evolve
+from .integrators.evolve import SECOND_RUN, evolve
 from .integrators.methods import second_run
 from .models import LowRank, Mixed, Model, Schedule, Stages, State
 from .models.features import check_features
@@ -267,8 +267,8 @@ def _certified(traj, start, options):
         overlaps = limits.difference_factor * max(np.max(np.abs(error[name]), initial=0.0) for name in names) / size
         # The tolerance includes eps_floor only up to a multiple of rounding: the errors of steps that eps_floor also
         # contains are large on a curve that is too large, and would hide its error.
-        hidden = np.minimum(floor, np.maximum(HIDDEN * traj.rounding, np.finfo(float).tiny))
-        missed = limits.difference_factor * np.abs(change) > allowed * smaller + FLOORS * hidden
+        hidden = np.minimum(floor, np.maximum(SECOND_RUN.rounding_factor * traj.rounding, np.finfo(float).tiny))
+        missed = limits.difference_factor * np.abs(change) > allowed * smaller + SECOND_RUN.error_factor * hidden
         if overlaps <= allowed and not np.any(missed):
             return result
         at = traj.alpha[np.argmax(missed)] if np.any(missed) else None

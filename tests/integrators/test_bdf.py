@@ -572,7 +572,7 @@ def test_estimated_rate_is_the_stability_limit():
 def test_auto_falls_back_and_says_why(monkeypatch):
     stiff = ov.committee_machine(2, 2, eta=0.1, spectrum=ov.power_law(beta=1.0, L=128))
     start = stiff.random_start(N=12800, rng=1)
-    monkeypatch.setattr(methods, "MEMORY", 100.0)
+    monkeypatch.setattr(methods, "METHOD_OPTIONS", methods.METHOD_OPTIONS._replace(max_derivative_bytes=100.0))
     assert chosen(stiff, start, 1e9)[0] == "exponential"
     assert chosen(stiff, start, 1e4, 1e-4)[0] == "exponential"
     name, why = chosen(stiff, start, 1e3)

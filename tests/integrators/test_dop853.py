@@ -12,7 +12,7 @@ from helpers import few
 import overlaps as ov
 from overlaps.flow.closure import bind
 from overlaps.flow.system import System
-from overlaps.integrators._dop853 import floor
+from overlaps.integrators._dop853 import rounding_error
 from overlaps.integrators.dop853 import DOP853
 
 POWER_LAW = ov.power_law(beta=1.0, L=3)
@@ -160,7 +160,7 @@ def test_rounding_of_eps_g_is_that_of_all_groups_of_blocks(rng):
 
     def of(*factors):
         parts = (np.concatenate([f * x for f in factors]) for x in (S, A, B))
-        return floor(1e3, 1.0, *parts, 0.5)
+        return rounding_error(1e3, 1.0, *parts, 0.5)
 
     one = of(1.0)
     assert one > 2 * np.finfo(float).eps  # the part of the velocities decides

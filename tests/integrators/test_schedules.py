@@ -8,6 +8,7 @@ import scipy.integrate
 from helpers import few
 
 import overlaps as ov
+from overlaps.integrators import bdf
 
 S = ov.Schedule
 BASE = ov.committee_machine(2, 2, eta=1.0, noise=0.3)
@@ -200,7 +201,7 @@ def test_a_jacobian_of_rates_that_have_changed_is_made_again(monkeypatch):
     model = dataclasses.replace(BASE, spectrum=ov.power_law(beta=1.0, L=16))
     start = model.random_start(N=1600, rng=1)
     fresh = ov.solve(model, start, [150.0], schedule=swinging, method="structured", rtol=1e-7)
-    monkeypatch.setattr("overlaps.integrators.bdf.STALE", np.inf)
+    monkeypatch.setattr(bdf, "BDF_OPTIONS", bdf.BDF_OPTIONS._replace(stale_rate=np.inf))
     stale = ov.solve(model, start, [150.0], schedule=swinging, method="structured", rtol=1e-7)
     assert fresh.nfev < stale.nfev
     assert fresh.eps_g[0] == pytest.approx(stale.eps_g[0], rel=1e-5)

@@ -43,7 +43,7 @@ def test_the_folder_is_the_users_alone_whatever_the_umask(named, umask):
     for made in (named, named / "overlaps", kernels(named)):
         assert stat.S_IMODE(made.stat().st_mode) == 0o700
     (file,) = kernel_cache.kernel_files()
-    assert not file.stat().st_mode & folders.OTHERS
+    assert not file.stat().st_mode & folders.OTHERS_WRITE
 
 
 @pytest.mark.parametrize("part", ["named", "overlaps", "kernels"])
@@ -101,10 +101,10 @@ def test_folders_and_files_of_another_user_are_not_read(named, monkeypatch, caps
     """By the number that the system gives, seen from somebody else: everything here is a stranger's."""
     assert answer() == (6.5, False)
     real = kernels(named).stat().st_uid
-    monkeypatch.setattr(folders, "_ours", lambda found: found.st_uid not in (real, 0))
+    monkeypatch.setattr(folders, "_is_own", lambda found: found.st_uid not in (real, 0))
     assert answer() == (6.5, False) and folders.folder() is None
     assert f"as {named} belongs to another user" in capsys.readouterr().err
-    monkeypatch.setattr(folders, "fault", lambda: "")  # a file alone
+    monkeypatch.setattr(folders, "why_unsafe", lambda: "")  # a file alone
     assert answer() == (6.5, False)
 
 
@@ -148,9 +148,9 @@ def test_a_path_that_is_not_absolute_is_none(named, name, monkeypatch, tmp_path)
     monkeypatch.chdir(tmp_path)
     if name == "HOME":
         monkeypatch.setenv("HOME", "here")
-        assert folders.place() is None and folders.folder() is None and not folders.writable()
+        assert folders.folder_path() is None and folders.folder() is None and not folders.writable()
     else:
-        assert folders.place().is_relative_to(tmp_path)  # the usual one
+        assert folders.folder_path().is_relative_to(tmp_path)  # the usual one
     assert answer() == (6.5, False) and not (tmp_path / "here").exists()
 
 

@@ -186,7 +186,7 @@ def test_a_fingerprint_knows_the_shape_of_a_constant():
     assert prints[0] != prints[1] and prints[0] == prints[2]
 
 
-@pytest.mark.parametrize("knob", kernel_cache.KNOBS)
+@pytest.mark.parametrize("knob", kernel_cache.SETTINGS)
 def test_a_fingerprint_knows_what_changes_machine_code(knob, monkeypatch):
     before = kernel_cache.fingerprint(fresh((0.3, 1.7)))
     assert kernel_cache.fingerprint(fresh((0.3, 1.7))) == before
@@ -307,8 +307,10 @@ def test_who_wants_what_another_compiles_waits_a_while(other, folder, monkeypatc
     (file,) = folder.iterdir()
     done = file.rename(folder / "done")
     claim = kernel_cache._claim(f"{file}.lock")
-    monkeypatch.setattr(kernel_cache, "WAIT", 0.2 if other == "is stopped" else 60)
-    monkeypatch.setattr(kernel_cache.waiting, "ended", False)
+    monkeypatch.setattr(
+        kernel_cache, "CACHE", kernel_cache.CacheOptions(lock_timeout=0.2 if other == "is stopped" else 60)
+    )
+    monkeypatch.setattr(kernel_cache.waiting, "timed_out", False)
 
     def finish():
         os.rename(done, file)
@@ -325,8 +327,8 @@ def test_who_wants_what_another_compiles_waits_a_while(other, folder, monkeypatc
 @pytest.mark.skipif(kernel_cache.fcntl is None, reason="POSIX")
 def test_a_stopped_process_is_waited_for_once(tmp_path, monkeypatch):
     """Not for every kernel that it holds; who waited in vain still takes what nobody holds."""
-    monkeypatch.setattr(kernel_cache, "WAIT", 0.2)
-    monkeypatch.setattr(kernel_cache.waiting, "ended", False)
+    monkeypatch.setattr(kernel_cache, "CACHE", kernel_cache.CacheOptions(lock_timeout=0.2))
+    monkeypatch.setattr(kernel_cache.waiting, "timed_out", False)
     held = [kernel_cache._claim(tmp_path / f"{i}") for i in range(30)]
     began = time.monotonic()
     assert not any(kernel_cache._claim(tmp_path / f"{i}") for i in range(30))
@@ -466,7 +468,7 @@ def test_kernels_of_one_name_are_told_apart(folder):
 
 def test_an_unknown_numba_compiles_every_kernel_whole(folder, monkeypatch):
     """Parts are made with inner workings of numba, which may change."""
-    monkeypatch.setattr(partial_compilation, "NEWEST", (0, 59))
+    monkeypatch.setattr(partial_compilation, "MAX_NUMBA_VERSION", (0, 59))
     inner, outer = pair()
     assert outer(2.0) == 13.0 and has_entry_points(inner, (types.float64,))
     assert kept(folder) == [("_shift", False), ("twice", False)]

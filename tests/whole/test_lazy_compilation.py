@@ -70,7 +70,7 @@ def test_it_is_compiled_for_good(patient, monkeypatch, reason):
     if reason == "settled":
         lazy_compilation.compile_eagerly()
     if reason == "all calls":
-        monkeypatch.setattr(lazy_compilation, "PATIENCE", 0.5)
+        monkeypatch.setattr(lazy_compilation, "LAZY_LIMITS", lazy_compilation.LazyLimits(max_total=0.5))
         for x in (0.2, 0.2, 0.2):
             kernel(x)
             assert isinstance(kernel, lazy_compilation.LazyKernel)
@@ -82,7 +82,7 @@ def test_it_is_compiled_for_good(patient, monkeypatch, reason):
 @pytest.mark.parametrize("how", ["a block", "a call"])
 def test_equal_calls_have_equal_digits_where_that_is_asked_for(how, patient, monkeypatch):
     """The form differs from the text by more than rounding here; without, it is machine code after some calls."""
-    monkeypatch.setattr(lazy_compilation, "PATIENCE", 0.5)
+    monkeypatch.setattr(lazy_compilation, "LAZY_LIMITS", lazy_compilation.LazyLimits(max_total=0.5))
     before, kernel = jit(_twice_inverse, cost=cheap, python=lambda x: 17.0), None
     assert {before(0.7) for _ in range(100)} == {17.0, 2 / 0.7}
     with lazy_compilation.reproducible() if how == "a block" else nullcontext(lazy_compilation.reproducible()):

@@ -67,7 +67,7 @@ def test_the_curve_is_that_of_the_record():
     picture = html.curve(np.arange(50), y)
     points = np.array([p.split(",") for p in re.search("points='(.*?)'", picture)[1].split()], float)
     assert np.abs(np.diff(points, axis=0, n=2)).max() < 0.21  # coordinates are rounded to 0.1 px
-    assert points[0, 1] == 2 and points[-1, 1] == html.HEIGHT - 2  # y grows downwards
+    assert points[0, 1] == 2 and points[-1, 1] == html.VIEW.curve_height - 2  # y grows downwards
     assert "1 → 1e-06" in picture
     assert html.curve([0, 1], [np.nan, 1.0]) == "no curve"
     Tags(html.curve([0.0, 1.0], [0.0, 0.0]))  # a constant, and nothing to take the logarithm of

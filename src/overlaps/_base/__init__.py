@@ -1,8 +1,7 @@
-"""Ground floor, no science: compilation policy, checks of input, records, progress bars, the version.
+"""Base layer, no science: compilation policy, checks of input, frozen dataclasses, progress bars, the version.
 
-``check`` words every refusal: it names the argument, what came, what was expected, what to try. ``record`` gives frozen
-records equality and a registry by name, ``Immutable.kinds``. ``jit`` is the one place where compilation policy is
-decided.
+``check`` composes every error message: the argument, its value, what was expected, what to try. ``immutable`` gives
+frozen dataclasses equality and a registry by name, ``Immutable.kinds``. ``jit`` sets the compilation policy.
 """
 
 from .immutable import Immutable, read_only
@@ -12,6 +11,5 @@ from .types import ArrayLike, Floats, Function, Integers, Numbers, PathLike, Rng
 
 __all__ = [
     "ArrayLike", "Floats", "Function", "Integers", "Numbers", "PathLike", "Immutable", "Rng", "bar", "by_name",
-    "public_dir",
-    "minimum", "quietly", "read_only", "warn",
+    "public_dir", "minimum", "quietly", "read_only", "warn",
 ]  # fmt: skip

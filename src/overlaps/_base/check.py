@@ -1,4 +1,4 @@
-"""Checks of user input.  Each message says what came, what was expected and what to try."""
+"""Checks of user input.  Each message states the value that was given, what was expected and what to try."""
 
 import numbers
 from concurrent.futures import Executor
@@ -7,62 +7,60 @@ import numpy as np
 
 from .immutable import Immutable
 
-# Variance of a student, relative to the teachers'. Below, it has no direction that its kink could know; above, the
-# angle has digits.
+# Variance of a student, relative to the teachers', below which its direction is undefined.
 ZERO_NORM = 1e-12
-# Magnitude of the numbers that users pass. Squares of larger ones are no numbers, and the message about that would come
-# from the middle of a run.
-LARGEST = 1e150
-MOST = 2**63 - 1  # the largest integer of an array
-# Negative eigenvalues, relative to the trace. Overlaps that were printed with eight digits pass; a wrong sign or a
-# transpose does not.
+# Largest magnitude of numbers that users pass: squares of larger ones overflow in the middle of a run.
+MAX_MAGNITUDE = 1e150
+MAX_INTEGER = 2**63 - 1  # largest integer of an array
+# Allowed negative eigenvalues, relative to the trace: overlaps printed with eight digits pass; a wrong sign or a
+# transpose fails.
 PSD_TOLERANCE = 1e-8
-# Asymmetry relative to the largest entry. Below, it is what sums in single precision leave, and the message says so.
-SINGLE = 1e-5
+# Asymmetry relative to the largest entry up to which the message suggests single precision as its cause.
+SINGLE_PRECISION_TOL = 1e-5
 
 
 def shown(value):
-    """The argument that came, in one line of at most 100 characters."""
+    """The given argument, in one line of at most 100 characters."""
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # an integer of more than 4300 digits has no text
+    except Exception:  # for example, an integer of more than 4300 digits has no text
         text = f"a {type(value).__name__}"
     return text if len(text) <= 100 else text[:97] + "..."
 
 
 def refused(name, value, expected, after=""):
-    """The error that names an argument, what came (and how, ``after`` it), and what is expected of it."""
+    """The error with the name of an argument, its value, a remark ``after`` it, and what is expected."""
     return ValueError(f"{name} = {shown(value)}{after}; expected {expected}")
 
 
 def see(page, section):
-    """Last sentence of a message: a page of docs/ and one of its sections, which a test looks up."""
+    """Last sentence of a message: a page of docs/ and one of its sections; a test checks that they exist."""
     return f" More: docs/{page}.md, '{section}'."
 
 
 def scalar(value):
-    """The number that an array without axes holds, of NumPy or another library; other values as they are."""
-    holds = getattr(value, "ndim", None) == 0 and hasattr(value, "item") and not np.ma.is_masked(value)
-    return value.item() if holds and not isinstance(value, np.generic) else value
+    """The number in an array without axes, of NumPy or another library; other values as they are."""
+    is_scalar = getattr(value, "ndim", None) == 0 and hasattr(value, "item") and not np.ma.is_masked(value)
+    return value.item() if is_scalar and not isinstance(value, np.generic) else value
 
 
 def _is(value, cls):
-    """Whether a value is a number of a class of ``numbers``; truth values and time spans pass for integers there."""
+    """Whether a value is a number of a class of ``numbers``; truth values and time spans are excluded."""
     return isinstance(value, cls) and not isinstance(value, bool | np.timedelta64)
 
 
 def count(name, value, least=1):
-    """An integer >= least that an array can hold."""
+    """An integer >= least that fits into an array."""
     value = scalar(value)
     if not _is(value, numbers.Integral) or value < least:
         raise refused(name, value, f"an integer >= {least}.")
-    if value > MOST:
-        raise refused(name, value, f"an integer below 2^63 = {float(MOST):.2g}.")
+    if value > MAX_INTEGER:
+        raise refused(name, value, f"an integer below 2^63 = {float(MAX_INTEGER):.2g}.")
     return int(value)
 
 
-def number(name, value, *, above=-np.inf, least=-np.inf, most=np.inf, below=LARGEST, hint=""):
-    """A finite real number within these bounds, of which ``above`` is none itself, of a size that can be squared."""
+def number(name, value, *, above=-np.inf, least=-np.inf, most=np.inf, below=MAX_MAGNITUDE, hint=""):
+    """A finite real number > ``above``, >= ``least``, <= ``most``, and of magnitude < ``below``."""
     value = scalar(value)
     try:
         result = float(value) if _is(value, numbers.Real) else np.nan
@@ -77,7 +75,7 @@ def number(name, value, *, above=-np.inf, least=-np.inf, most=np.inf, below=LARG
 
 
 def index(name, value, n):
-    """An integer that is an index into n items; negative ones count from the end."""
+    """An integer index into n items; negative ones count from the end."""
     value = scalar(value)
     if not _is(value, numbers.Integral):
         raise TypeError(f"{name} = {shown(value)}; expected an integer: one record at a time. Arrays take slices.")
@@ -104,7 +102,7 @@ EXAMPLES = {
 
 
 def record(name, value, cls, example=None):
-    """A record, by the name of its class: the modules that define records are checked here themselves."""
+    """An ``Immutable`` of the class of this name; by name, because the modules of these classes import this one."""
     return kind(name, value, Immutable.kinds[cls], example or EXAMPLES[cls])
 
 
@@ -133,7 +131,7 @@ def choice(name, value, known, hint=""):
 
 
 def flag(name, value):
-    """A truth value: text and numbers are no answers to a question."""
+    """A truth value; text and numbers are refused."""
     value = scalar(value)
     if not isinstance(value, bool | np.bool_):
         raise refused(name, value, "True or False.")
@@ -141,7 +139,7 @@ def flag(name, value):
 
 
 def executor(value):
-    """None, or where calls may be submitted to."""
+    """None or a ``concurrent.futures.Executor``."""
     if value is not None and not isinstance(value, Executor):
         raise ValueError(
             f"executor = {shown(value)}; expected a concurrent.futures.Executor such as ProcessPoolExecutor(4); from a "
@@ -153,7 +151,7 @@ def executor(value):
 def generator(rng, name="rng"):
     """A numpy Generator: the one given, or one from a seed."""
     try:
-        if isinstance(rng, bool | np.random.RandomState):  # NumPy takes both, but the latter has no children
+        if isinstance(rng, bool | np.random.RandomState):  # NumPy accepts both, but the latter cannot spawn
             raise TypeError(f"it is a {type(rng).__name__}")
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
@@ -161,10 +159,10 @@ def generator(rng, name="rng"):
 
 
 def floats(name, value, expected="real numbers"):
-    """A new float array of real numbers: NumPy would drop masks and imaginary parts, and read text and dates."""
+    """A new float array of real numbers; NumPy alone would drop masks and imaginary parts, and convert text."""
     try:
         raw = np.asarray(value)
-        entries = raw.ravel() if raw.dtype.kind == "O" else ()  # among them integers that NumPy has no type for
+        entries = raw.ravel() if raw.dtype.kind == "O" else ()  # for example, integers that NumPy has no type for
         if raw.dtype.kind not in "biufO" or not all(_is(x, numbers.Real) for x in entries):
             raise TypeError
         result = np.array(value, dtype=float)
@@ -179,7 +177,7 @@ def floats(name, value, expected="real numbers"):
 
 
 def axes(name, value):
-    """Number of axes of what came: 0 for what is no array; nested lists have equal rows."""
+    """Number of axes of a value, 0 for numbers; nested lists must have equal rows."""
     try:
         return np.ndim(value)
     except ValueError:
@@ -189,27 +187,30 @@ def axes(name, value):
 def array(name, value, shape, hint="", *, finite=True, filled=False):
     """A float array of the given shape (names of sizes, numbers, leading ...), copied and read-only.
 
-    There are some where ``filled``; they are finite, unless nan stands for what a run did not reach (``finite=False``).
+    With ``filled`` it has entries; they are finite, unless ``finite=False``, where nan marks times that a run did not
+    reach.
     """
     hint = f" {hint}" if hint else ""
-    free = shape[:1] == (...,)  # any number of leading axes
+    leading = shape[:1] == (...,)  # any number of leading axes
     expected = "(" + ", ".join("..." if n is ... else str(n) for n in shape) + ("," if len(shape) == 1 else "") + ")"
     result = floats(name, value, f"shape {expected}")
-    sizes = shape[1:] if free else shape
-    given = result.shape[result.ndim - len(sizes) :] if free and result.ndim >= len(sizes) else result.shape
+    sizes = shape[1:] if leading else shape
+    given = result.shape[result.ndim - len(sizes) :] if leading and result.ndim >= len(sizes) else result.shape
     if len(given) != len(sizes) or any(isinstance(n, int) and n != m for n, m in zip(sizes, given, strict=True)):
         raise ValueError(f"{name} has shape {result.shape}; expected {expected}.{hint}")
     if filled and not result.size:
         raise ValueError(f"{name} has shape {result.shape}, no entries; expected {expected}.{hint}")
-    if finite and not np.all(np.abs(result) < LARGEST):
+    if finite and not np.all(np.abs(result) < MAX_MAGNITUDE):
         wrong = "nan or inf" if not np.all(np.isfinite(result)) else "numbers that have no square"
-        expected = f"finite numbers of size below {LARGEST:g}" if np.all(np.isfinite(result)) else "finite numbers"
+        expected = (
+            f"finite numbers of size below {MAX_MAGNITUDE:g}" if np.all(np.isfinite(result)) else "finite numbers"
+        )
         raise ValueError(f"{name} contains {wrong}; expected {expected}.{hint}")
     result.setflags(write=False)
     return result
 
 
-def times(name, value, below=LARGEST):
+def times(name, value, below=MAX_MAGNITUDE):
     """Times >= 0 of any shape; inf is allowed."""
     result = floats(name, value, f"{name} >= 0")
     if not np.all(result >= 0):
@@ -228,7 +229,7 @@ def symmetric(name, value):
         cure = f" Rounded to float32? Average it with its transpose, ({name} + {name}.T) / 2."
         raise ValueError(
             f"{name} is not symmetric (largest difference {gap:.3g}); expected {name}_kj = {name}_jk."
-            + (cure if gap <= SINGLE * size else "")
+            + (cure if gap <= SINGLE_PRECISION_TOL * size else "")
         )
 
 

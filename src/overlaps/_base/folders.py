@@ -1,9 +1,9 @@
 """The folder of compiled kernels, and files in it that no other user can have written.
 
-What lies there is machine code and pickles: whoever can write it runs code in the name of the reader.  So the folder is
-made for its owner alone, and used only where it, and what leads to it from the user's home or from the folder that the
-user named, belongs to this user or to root and nobody else may write there; each file likewise, when it is opened.
-A path that is not absolute would be another folder in each working directory, and is none.
+It contains machine code and pickles, so anybody who can write to it can run code as the reader.  For this reason the
+folder is made for its owner alone.  It is used only if it, and all folders that lead to it from the user's home or from
+the folder that the user named, belong to this user or to root and cannot be written by others; each file likewise, when
+it is opened.  A relative path is ignored, because it would be another folder in each working directory.
 """
 
 import os
@@ -19,45 +19,46 @@ from numba.core import config
 try:
     import grp
     import pwd
-except ImportError:  # not a POSIX system: the folder lies in the user's profile, whose rights the system keeps
+except ImportError:  # not a POSIX system: the folder is in the user's profile, which the system protects
     grp = pwd = None  # type: ignore[assignment]
 
 PACKAGE = __name__.partition(".")[0]
-OTHERS = stat.S_IWGRP | stat.S_IWOTH  # rights to write of those who are not the owner
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH  # mode bits: users other than the owner may write
 UNWRITABLE = "no cache folder can be written"
-NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+O_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
 @cache
 def folder():
-    """Folder of all kernels: in NUMBA_CACHE_DIR, or in the user's cache; None where none is safe, or of any use."""
-    path, why = place(), fault()
-    if why and os.environ.get("OVERLAPS_QUIET", "0") == "0":
-        said = f"compiled kernels are neither read nor kept, as {why}; make the folder yours alone, or name another one"
-        print(f"overlaps: {said} (NUMBA_CACHE_DIR).", file=sys.stderr, flush=True)
-    return str(path) if writable() or (path and not why and any(path.glob("*.nbc"))) else None
+    """Folder of all kernels: in NUMBA_CACHE_DIR, or in the user's cache; None if it is not safe or of no use."""
+    path, fault = folder_path(), why_unsafe()
+    if fault and os.environ.get("OVERLAPS_QUIET", "0") == "0":
+        message = f"compiled kernels are neither read nor kept, as {fault}"
+        message += "; make the folder yours alone, or name another one"
+        print(f"overlaps: {message} (NUMBA_CACHE_DIR).", file=sys.stderr, flush=True)
+    return str(path) if writable() or (path and not fault and any(path.glob("*.nbc"))) else None
 
 
 @cache
 def writable():
-    """Whether kernels that are compiled now will be found by later processes."""
-    path = place()
-    if path is None or fault():
+    """Whether later processes will find kernels that are compiled now."""
+    path = folder_path()
+    if path is None or why_unsafe():
         return False
     try:
-        for part in (*reversed(path.parents), path):
-            if not part.exists():
-                part.mkdir(mode=0o700, exist_ok=True)
+        for directory in (*reversed(path.parents), path):
+            if not directory.exists():
+                directory.mkdir(mode=0o700, exist_ok=True)
         probe = path / f"probe-{uuid.uuid4().hex}"
         os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         probe.unlink()
     except OSError:
         return False
-    return not fault()  # what was not there before may have been made by another one meanwhile
+    return not why_unsafe()  # again, because another user may have made a missing folder meanwhile
 
 
-def place():
-    """Where the folder would be, whether it is safe or not; None where no absolute path is known."""
+def folder_path():
+    """Path of the folder, whether it is safe or not; None if no absolute path is known."""
     usual = {"nt": ("AppData", "Local"), "darwin": ("Library", "Caches")}
     home = Path(os.path.expanduser("~"), *usual.get(os.name, usual.get(sys.platform, (".cache",))))
     path = Path(_top() or home, PACKAGE, "kernels")
@@ -70,63 +71,64 @@ def _top():
     return next((Path(x) for x in named if x and os.path.isabs(x)), None)
 
 
-def fault():
-    """Why the folder cannot be trusted, in a few words; nothing where it can, or where there is none."""
-    path, top, home = place(), _top(), Path(os.path.expanduser("~"))
+def why_unsafe():
+    """Why the folder cannot be trusted, in a few words; "" if it can, or if there is none."""
+    path, top, home = folder_path(), _top(), Path(os.path.expanduser("~"))
     if path is None or pwd is None:
         return ""
-    with suppress(OSError):  # a folder that is not there, or cannot be seen, holds nothing that could be read
-        for part in reversed([path, *(x for x in path.parents if x.is_relative_to(top or home))]):
-            found = part.stat()
-            if not (_ours(part.lstat()) and _ours(found)):
-                return f"{part} belongs to another user"
-            # in a home like /tmp nobody can replace what another one owns
-            if not (_sole(found) or (part != top and part == home and found.st_mode & stat.S_ISVTX)):
-                return f"others may write to {part}"
+    with suppress(OSError):  # nothing can be read from a folder that does not exist or cannot be listed
+        for directory in reversed([path, *(x for x in path.parents if x.is_relative_to(top or home))]):
+            status = directory.stat()
+            if not (_is_own(directory.lstat()) and _is_own(status)):
+                return f"{directory} belongs to another user"
+            # in a home with the sticky bit, like /tmp, users cannot replace files of others
+            sticky_home = directory != top and directory == home and status.st_mode & stat.S_ISVTX
+            if not (_only_owner_writes(status) or sticky_home):
+                return f"others may write to {directory}"
     return ""
 
 
-def _ours(found):
+def _is_own(status):
     """Whether a file or a folder belongs to this user or to root."""
-    return found.st_uid in (os.geteuid(), 0)
+    return status.st_uid in (os.geteuid(), 0)
 
 
-def _sole(found):
-    """Whether only its owner may write it; a group of the owner alone, which many systems make, is the owner."""
-    if not found.st_mode & OTHERS:
+def _only_owner_writes(status):
+    """Whether only its owner may write it; a group with the owner as its only member counts as the owner."""
+    if not status.st_mode & OTHERS_WRITE:
         return True
-    if found.st_mode & stat.S_IWOTH:
+    if status.st_mode & stat.S_IWOTH:
         return False
     try:
-        owner, group = pwd.getpwuid(found.st_uid), grp.getgrgid(found.st_gid)
+        owner, group = pwd.getpwuid(status.st_uid), grp.getgrgid(status.st_gid)
     except KeyError:
         return False
     return owner.pw_gid == group.gr_gid and owner.pw_name == group.gr_name and {*group.gr_mem} <= {owner.pw_name}
 
 
 def read(path):
-    """Bytes of a file, which is this user's or root's; FileNotFoundError for one of anybody else, or a link."""
-    with open(os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | NO_LINK), "rb") as file:
-        found = os.fstat(file.fileno())
-        if pwd is not None and not (_ours(found) and _sole(found)):
+    """Bytes of a file of this user or root; FileNotFoundError for a file of another user, or a link."""
+    with open(os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | O_NOFOLLOW), "rb") as file:
+        status = os.fstat(file.fileno())
+        if pwd is not None and not (_is_own(status) and _only_owner_writes(status)):
             raise FileNotFoundError(f"{path} can be written by others")
         return file.read()
 
 
 def write(path, data):
-    """Put a file into its place at once, with rights that no umask widens."""
-    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+    """Write a file atomically, with mode 0644 or stricter."""
+    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
     try:
-        with open(os.open(part, flags, 0o644), "wb") as file:
+        with open(os.open(temporary, flags, 0o644), "wb") as file:
             file.write(data)
-        os.replace(part, path)
+        os.replace(temporary, path)
     except OSError:
         with suppress(OSError):
-            part.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         raise
 
 
 def claim(path):
-    """An open file to hold a lock on, whose contents stay as they are; not what a link leads to."""
-    return open(os.open(path, os.O_CREAT | os.O_RDWR | NO_LINK, 0o600), "r+b", buffering=0)
+    """An open file for a lock; its contents do not change, and links are not followed."""
+    return open(os.open(path, os.O_CREAT | os.O_RDWR | O_NOFOLLOW, 0o600), "r+b", buffering=0)

@@ -1,4 +1,4 @@
-"""Frozen records that hold arrays: equality, checked fields, and all kinds of them by name."""
+"""Frozen dataclasses with arrays: equality, checked fields, and a registry of the classes by name."""
 
 from dataclasses import fields
 from importlib import import_module
@@ -14,22 +14,22 @@ def _same(a, b):
         return len(a) == len(b) and all(map(_same, a, b))
     if type(a) is type(b) and isinstance(a, dict):
         return a.keys() == b.keys() and all(_same(x, b[key]) for key, x in a.items())
-    return a == b or (a != a and b != b)  # nan is itself
+    return a == b or (a != a and b != b)  # nan equals nan here
 
 
 def read_only(array):
-    """The array, as a view that cannot be written to."""
+    """A read-only view of the array."""
     view = array.view()
     view.setflags(write=False)
     return view
 
 
 class Kinds(dict):
-    """Every record of the library by name: who checks, saves or loads one asks here."""
+    """Every class derived from ``Immutable`` by name, for checks and files."""
 
     def __init__(self):
         super().__init__()
-        self.later: list[str] = []  # rooms that are loaded when a name is first asked for
+        self.later: list[str] = []  # modules that are imported when an unknown name is looked up
 
     def __missing__(self, name):
         while self.later and name not in self:
@@ -39,15 +39,15 @@ class Kinds(dict):
         return self[name]
 
     def complete(self):
-        """Load the rooms that were left for later."""
+        """Import all modules of ``later``."""
         while self.later:
             import_module(self.later.pop())
 
 
 class Immutable:
-    """Base of the frozen dataclasses: two records are equal when all their fields are, and ``shows`` is their text."""
+    """Base of the frozen dataclasses: two objects are equal if all their fields are; ``shows`` is their text."""
 
-    shows: ClassVar[str] = ""  # in the notation of ``str.format``, of the record 0
+    shows: ClassVar[str] = ""  # a format for ``str.format`` with the object as argument 0
 
     def __repr__(self):
         return f"{type(self).__name__}({self.shows.format(self)})"
@@ -60,11 +60,11 @@ class Immutable:
     __hash__ = None
 
     def __setstate__(self, state):
-        # NumPy forgets the flag in pickles, which is how records come back from workers
+        # pickles, by which objects return from workers, lose NumPy's read-only flag
         self.__dict__.update({x: read_only(a) if isinstance(a, np.ndarray) else a for x, a in state.items()})
 
     def _set(self, **checked: Any) -> None:
-        """Put checked values in place of what came; for ``__post_init__``, afterwards a record does not change."""
+        """Replace fields by checked values; only for ``__post_init__``, because the object is frozen afterwards."""
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 

@@ -1,14 +1,14 @@
-"""Where compiled kernels are kept: by the content they are compiled from, not by the place of their sources.
+"""Cache of compiled kernels on the disk, keyed by the content of a kernel instead of the path of its source.
 
-numba keys its cache on the folder of a source file and on the text of that one file.  A second checkout, a new virtual
-environment or a container then compiles everything again, and an edit of a kernel is not noticed by the kernels of
+numba keys its cache by the folder of a source file and by the text of that one file.  A second checkout, a new virtual
+environment or a container then compiles everything again, and an edit of a kernel does not invalidate the kernels of
 other files that it was compiled into.  Here the name of a file is a fingerprint of the kernel: its bytecode and
 constants, its options, the values of the globals that it reads, and the same of every kernel that it reaches.
-Comments, moved lines and other paths change nothing; an edit changes everything that it is part of.
+Comments, moved lines and other paths do not change it; an edit of a kernel changes it for all kernels that reach it.
 
 One file holds one kernel for one signature and one processor, ``<name>-<kernel>-<signature and processor>.nbc``.  It is
-written beside its place and moved there, so that processes may share the folder; versions of a kernel lie side by side.
-Behind the machine code stands its checksum: run with a flipped bit, it would end the process, or change its digits.
+written under another name and then renamed, so that processes may share the folder; versions of a kernel coexist.
+A checksum follows the machine code, because code with a flipped bit would crash the process or change results.
 """
 
 import hashlib
@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, SimpleNamespace
+from typing import NamedTuple
 
 try:
     import fcntl
@@ -37,32 +38,40 @@ from . import folders, partial_compilation
 from .bytecode import of_code
 from .folders import PACKAGE, folder
 
-ABI = getattr(sys, "abiflags", "")  # Python without its global lock has objects of another layout
-VERSIONS = f"{numba.__version__} {llvmlite.__version__} {np.__version__} {sys.version_info[:2]}{ABI}"
-# of numba, which change machine code; that of SVML calls functions which another process may not have loaded
-KNOBS = "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX", "BOUNDSCHECK", "USING_SVML"
-KNOWN = PACKAGE, "numpy", "math", "cmath", "builtins", "numba"  # what a name stands for in them never changes
-DIGITS = 24  # of a fingerprint, in a file's name: 96 bits
-SUM = 32  # bytes of a checksum
-# Seconds that a process waits while another compiles what it wants. Below, both compile; above, a process that was
-# stopped keeps the others waiting. Who has waited in vain waits for nothing more: a kernel is part of others.
-WAIT = 60
-waiting = SimpleNamespace(ended=False)
+
+class CacheOptions(NamedTuple):
+    """Numbers of the cache."""
+
+    digits: int = 24  # length of a fingerprint in the name of a file: 96 bits
+    checksum_bytes: int = 32
+    # Seconds that a process waits while another compiles the same kernel. Smaller: both compile; larger: a suspended
+    # process makes others wait. After one timeout a process waits no more, because it needs many kernels.
+    lock_timeout: float = 60
+
+
+CACHE = CacheOptions()
+# with the ABI flags, because Python without its global lock has another layout of objects
+VERSIONS = " ".join((numba.__version__, llvmlite.__version__, np.__version__, f"{sys.version_info[:2]}"))
+VERSIONS += getattr(sys, "abiflags", "")
+# settings of numba that change machine code; code for SVML calls functions that another process may not have loaded
+SETTINGS = "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX", "BOUNDSCHECK", "USING_SVML"
+STABLE_PACKAGES = PACKAGE, "numpy", "math", "cmath", "builtins", "numba"  # the meaning of their names never changes
+waiting = SimpleNamespace(timed_out=False)
 
 
 # the fingerprint ------------------------------------------------------------------------------------------------------
 
 
 def fingerprint(kernel):
-    """Bytes that tell a kernel, and all that is compiled into it, from any other."""
-    known = vars(kernel).get("_fingerprint")
-    if known is None:
+    """Bytes that identify a kernel and everything that is compiled into it."""
+    digest = vars(kernel).get("_fingerprint")
+    if digest is None:
         found = set()
         _collect(kernel, found)
-        knobs = " ".join(f"{k}={getattr(config, k, None)}" for k in KNOBS)
-        known = hashlib.sha256(f"{VERSIONS} {knobs} {_name(kernel)}".encode() + b"".join(sorted(found))).digest()
-        kernel._fingerprint = known
-    return known
+        settings = " ".join(f"{k}={getattr(config, k, None)}" for k in SETTINGS)
+        digest = hashlib.sha256(f"{VERSIONS} {settings} {_name(kernel)}".encode() + b"".join(sorted(found))).digest()
+        kernel._fingerprint = digest
+    return digest
 
 
 def _name(kernel):
@@ -70,7 +79,7 @@ def _name(kernel):
 
 
 def _collect(kernel, found):
-    """Add to ``found`` the names and contents of the kernel and of those that it reaches; some have one name."""
+    """Add to ``found`` the names and contents of the kernel and of those that it reaches; names need not be unique."""
     content, reached = _of_kernel(kernel)
     entry = _name(kernel).encode() + b"\0" + content
     if entry not in found:
@@ -80,7 +89,7 @@ def _collect(kernel, found):
 
 
 def _of_kernel(kernel):
-    """(Hash of the kernel's own content, kernels that it names)."""
+    """(Hash of the kernel's content without its callees, kernels that it names)."""
     if "_content" not in vars(kernel):
         function = kernel.py_func
         options = sorted((k, sorted(v) if isinstance(v, set) else v) for k, v in kernel.targetoptions.items())
@@ -95,7 +104,7 @@ def _of_kernel(kernel):
 
 
 def content(kernel):
-    """Bytes that tell a kernel, and all that it reaches, from others of this process, namesakes among them."""
+    """Bytes that identify a kernel and all that it reaches in this process, also among kernels of one name."""
     if isinstance(kernel._cache, KernelCache):
         return fingerprint(kernel)
     digest, reached = _of_kernel(kernel)
@@ -103,35 +112,36 @@ def content(kernel):
 
 
 def _names(code):
-    """Names of globals that the code reads; names of attributes stand among them and do no harm."""
+    """Names of globals that the code reads; it includes names of attributes, which does no harm."""
     return {*code.co_names}.union(*(_names(const) for const in code.co_consts if isinstance(const, CodeType)))
 
 
 def _of_value(value, reached):
-    """Text for the value of a global; kernels are added to ``reached``.  A value of an unknown kind is an error."""
+    """Text for the value of a global; kernels are added to ``reached``.  A value of an unsupported type is an error."""
     if isinstance(value, Dispatcher):
         reached.append(value)
         return _name(value)
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{value.shape}{hashlib.sha256(np.ascontiguousarray(value)).hexdigest()}"
     if isinstance(value, (tuple, list)):
-        return type(value).__name__ + "(" + ",".join(_of_value(x, reached) for x in value) + ")"
+        fields = " ".join(getattr(value, "_fields", ()))  # fields of a named tuple
+        return f"{type(value).__name__}{fields}(" + ",".join(_of_value(x, reached) for x in value) + ")"
     if value is None or isinstance(value, (bool, int, float, complex, str, np.generic)):
         return type(value).__name__ + repr(value)
     if isinstance(value, FunctionType) and _package(value.__module__) == PACKAGE:
-        module = sys.modules[value.__module__]  # overloaded for kernels, by functions of its module
+        module = sys.modules[value.__module__]  # a function with an overload for kernels in its module
         reached += [other for other in vars(module).values() if isinstance(other, Dispatcher)]
         return _source(module)
-    if isinstance(value, ModuleType) and _package(value.__name__) in KNOWN:
+    if isinstance(value, ModuleType) and _package(value.__name__) in STABLE_PACKAGES:
         return _source(value) if _package(value.__name__) == PACKAGE else value.__name__
-    if isinstance(value, numba.types.WrapperAddressProtocol):  # in this process: numba keeps no such code
+    if isinstance(value, numba.types.WrapperAddressProtocol):  # valid in this process only; numba does not cache it
         return f"address {value.__wrapper_address__()}"
     if isinstance(value, numba.types.Type):
         return f"{value}{_fields(value)}"
     named = isinstance(value, (BuiltinFunctionType, FunctionType, type))
-    if isinstance(value, np.ufunc) or named and _package(value.__module__) in KNOWN:
+    if isinstance(value, np.ufunc) or named and _package(value.__module__) in STABLE_PACKAGES:
         name = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
-        return name + " ".join(getattr(value, "_fields", ()))  # of a named tuple
+        return name + " ".join(getattr(value, "_fields", ()))  # the fields of the class of a named tuple
     raise TypeError(f"a kernel reads a global of type {type(value).__name__}, whose content has no fingerprint")
 
 
@@ -140,8 +150,8 @@ def _package(module):
 
 
 def _fields(typ):
-    """Names of the parts of a type that is a named tuple, or holds one: numba's name of it tells their types only."""
-    inner = "".join(_fields(part) for part in getattr(typ, "types", ()))
+    """Names of the fields of a type that is a named tuple, or contains one; numba's name of it has their types only."""
+    inner = "".join(_fields(x) for x in getattr(typ, "types", ()))
     return f"{typ.fields}{inner}" if isinstance(typ, numba.types.BaseNamedTuple) else inner
 
 
@@ -161,19 +171,19 @@ class _Impl(CompileResultCacheImpl):
 
 
 class KernelCache(FunctionCache):
-    """The cache of one kernel; nothing is read or computed before the kernel is wanted."""
+    """The cache of one kernel; nothing is read or computed before the kernel is needed."""
 
     kind, rebuild = "", staticmethod(CompileResult._rebuild)
 
     def __init__(self, kernel):
         self._name, self._py_func, self._kernel = repr(kernel.py_func), kernel.py_func, kernel
-        self._impl, self.whole = _Impl(kernel), self
+        self._impl, self.complete_cache = _Impl(kernel), self
         self.enable()
 
     @cached_property
     def partial_cache(self):
-        """The cache of the same kernel as a part of others."""
-        return PartCache(self)
+        """The cache of the same kernel without entry points, for its callers."""
+        return PartialCache(self)
 
     @property
     def _cache_path(self):
@@ -182,23 +192,23 @@ class KernelCache(FunctionCache):
     @cached_property
     def _stem(self):
         name = self._py_func.__qualname__.replace("<", "").replace(">", "")
-        return f"{name}-{fingerprint(self._kernel).hex()[:DIGITS]}"
+        return f"{name}-{fingerprint(self._kernel).hex()[: CACHE.digits]}"
 
     def file(self, sig, context):
         """Path of the machine code for a signature on this processor, whether it is there or not."""
         kind = str(sig) + "".join(map(_fields, getattr(sig, "args", sig)))
         key = hashlib.sha256(repr((kind, context.codegen().magic_tuple())).encode()).hexdigest()
-        return Path(folder(), f"{self._stem}-{key[:DIGITS]}{self.kind}.nbc")
+        return Path(folder(), f"{self._stem}-{key[: CACHE.digits]}{self.kind}.nbc")
 
     def holds(self, sig):
-        """Whether machine code for a signature lies on the disk."""
+        """Whether machine code for a signature is on the disk."""
         return folder() is not None and self.file(sig, self._kernel.targetctx).exists()
 
     @contextmanager
-    def sole(self, sig):
-        """Others that want the same code wait for it, and find it on the disk: processes that begin together."""
-        kept = not self._enabled or folder() is None or self.holds(sig)
-        lock = None if kept else f"{self.file(sig, self._kernel.targetctx)}.lock"
+    def locked(self, sig):
+        """Lock a signature: other processes that need the same code wait, and then find it on the disk."""
+        no_lock = not self._enabled or folder() is None or self.holds(sig)
+        lock = None if no_lock else f"{self.file(sig, self._kernel.targetctx)}.lock"
         claim = lock and _claim(lock)
         try:
             yield
@@ -209,7 +219,7 @@ class KernelCache(FunctionCache):
                 claim.close()
 
     def flush(self):
-        """Forget what is kept of this kernel, for every signature."""
+        """Delete the files of this kernel, for every signature."""
         for path in Path(folder()).glob(f"{self._stem}-*.nbc") if folder() else ():
             path.unlink(missing_ok=True)
 
@@ -219,49 +229,49 @@ class KernelCache(FunctionCache):
         path = self.file(sig, context)
         try:
             data = folders.read(path)
-        except OSError:  # none, or of no use now, as when too many files are open: it stays where it is
+        except OSError:  # no file, or none that can be read now, such as with too many open files
             return None
-        if not _sound(data):
+        if not _is_intact(data):
             return None
         try:
-            result = self.rebuild(context, *pickle.loads(data[:-SUM]))
-        except Exception:  # of a numba that builds it otherwise, or for want of memory: the kernel is compiled anew
+            result = self.rebuild(context, *pickle.loads(data[: -CACHE.checksum_bytes]))
+        except Exception:  # from another numba, or without enough memory: the kernel is compiled again
             return None
         with suppress(OSError):
-            os.utime(path)  # ``prune`` goes by it
+            os.utime(path)  # ``prune`` uses the time of the last use
         return result
 
     def _save_overload(self, sig, data):
         if not self._enabled or folder() is None or not self._impl.check_cachable(data):
             return
         code = dumps(self._impl.reduce(data))
-        with suppress(OSError):  # a full disk, or a folder that vanished: this kernel serves this process only
+        with suppress(OSError):  # on a full disk, or in a deleted folder, the kernel serves this process only
             folders.write(self.file(sig, self._kernel.targetctx), code + hashlib.sha256(code).digest())
 
 
-class PartCache(KernelCache):
-    """The cache of one kernel as a part of those that call it: the whole kernel serves them as well."""
+class PartialCache(KernelCache):
+    """The cache of one kernel without entry points, for its callers; they can use the complete kernel as well."""
 
     kind, rebuild = "-part", staticmethod(partial_compilation.rebuild)
 
-    def __init__(self, whole):
-        super().__init__(whole._kernel)
-        self.whole = whole
+    def __init__(self, complete_cache):
+        super().__init__(complete_cache._kernel)
+        self.complete_cache = complete_cache
 
     def holds(self, sig):
-        """Whether code that callers can use lies on the disk."""
-        return self.whole.holds(sig) or super().holds(sig)
+        """Whether code that callers can use is on the disk."""
+        return self.complete_cache.holds(sig) or super().holds(sig)
 
     def _load_overload(self, sig, context):
-        return self.whole._load_overload(sig, context) or super()._load_overload(sig, context)
+        return self.complete_cache._load_overload(sig, context) or super()._load_overload(sig, context)
 
 
 def _claim(path):
-    """A locked file, or None: where nothing can be written, or the folder knows no locks, or none came in time.
+    """A locked file, or None if nothing can be written, the file system has no locks, or the time is over.
 
-    The system frees what a process leaves behind that was killed.
+    The system releases the locks of killed processes.
     """
-    end = time.monotonic() + (0 if waiting.ended else WAIT)
+    end = time.monotonic() + (0 if waiting.timed_out else CACHE.lock_timeout)
     try:
         file = folders.claim(path)
     except OSError:
@@ -272,7 +282,7 @@ def _claim(path):
             return file
         except BlockingIOError:
             if time.monotonic() >= end:
-                waiting.ended = True
+                waiting.timed_out = True
                 break
             time.sleep(0.02)
         except OSError:
@@ -281,11 +291,11 @@ def _claim(path):
     return None
 
 
-def _sound(data):
-    """Whether the checksum at the end is that of what stands before it."""
-    return hashlib.sha256(data[:-SUM]).digest() == data[-SUM:]
+def _is_intact(data):
+    """Whether the checksum at the end is that of the data before it."""
+    return hashlib.sha256(data[: -CACHE.checksum_bytes]).digest() == data[-CACHE.checksum_bytes :]
 
 
 def kernel_files():
-    """All compiled kernels that are kept, also for other versions and other checkouts."""
+    """The files of all compiled kernels, also for other versions and other checkouts."""
     return sorted(Path(folder()).glob("*.nbc")) if folder() else []

@@ -1,48 +1,54 @@
-"""Kernels before anything is compiled: the Python that they are written in.
+"""Compilation that is put off: kernels run as plain Python until compiling them pays.
 
-Compiling what one curve needs takes ten to thirty seconds; the curve itself takes a fraction of one without.  A kernel
-with a ``cost`` therefore begins ``LazyKernel``: a call from Python runs it uncompiled, together with all that it
-calls, until
-machine code is at hand, from another kernel or from the disk, or until its account is spent.  It counts seconds
-that ``cost`` estimates from the sizes of the arguments, not measured ones: the same program does the same each time.
-Then it becomes numba's own dispatcher, for good: a warm call costs nothing more.  ``OVERLAPS_JIT=always`` in the
-environment compiles every kernel at its first call, as :func:`reproducible` does.
+Compiling the kernels of one curve takes ten to thirty seconds; the curve itself takes a fraction of a second without.
+A kernel with a ``cost`` therefore begins as a ``LazyKernel``: a call from Python runs it uncompiled, together with all
+kernels that it calls, until compiled code is available (from another kernel or from the disk) or until the estimated
+time without it exceeds a limit.  This time is estimated by ``cost`` from the sizes of the arguments, not measured, so
+that the same program does the same each time.  Then the kernel becomes numba's own dispatcher, for good: later calls
+cost nothing more.  ``OVERLAPS_JIT=always`` in the environment compiles every kernel at its first call, as
+:func:`reproducible` does.
 
-The Python form may stop with an arithmetic error where machine code answers inf or nan; the call is then repeated
-compiled.  So a kernel with a ``cost`` fills its outputs and never reads what it writes.
+The Python form may raise an arithmetic error where machine code returns inf or nan; the call is then repeated with
+compiled code.  For this reason a kernel with a ``cost`` fills its outputs and never reads them.
 """
 
 import os
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
 from types import FunctionType, SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 from numba import typeof, types
-from numba.core.compiler_lock import global_compiler_lock as lock  # of all compilation, in other packages, too
+from numba.core.compiler_lock import global_compiler_lock as lock  # the lock of all compilation by numba
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher
 from numba.core.sigutils import normalize_signature
 
 from . import partial_compilation
+from .folders import PACKAGE
 from .signatures import interrupts
 
-# Estimated seconds of one call. Above, it is compiled at once: nobody waits longer for Python than for a compiler.
-# Below, calls are counted.
-MOST = 0.3
-# Estimated seconds of all calls of one kernel. Above, the kernel is compiled, which takes about as long; below, a short
-# run ends before.
-PATIENCE = 3.0
-UNIT, CALL = 1.5e-7, 1.5e-6  # estimates for Python: an operation on scalars in a loop, one of NumPy
-PACKAGE = __name__.partition(".")[0]
-ARITHMETIC = (ArithmeticError, ValueError)  # of Python, where machine code answers inf or nan
+
+class LazyLimits(NamedTuple):
+    """Estimated seconds of uncompiled calls above which a kernel is compiled."""
+
+    # Limit for one call. Doubled: single calls wait longer for Python than for the compiler.
+    max_call: float = 0.3
+    # Limit for all calls of one kernel. Compilation takes about as long. Halved: more short runs wait for the compiler.
+    max_total: float = 3.0
+
+
+LAZY_LIMITS = LazyLimits()
+# Estimated seconds in Python of an operation on scalars in a loop, and of one NumPy call.
+OPERATION_SECONDS, CALL_SECONDS = 1.5e-7, 1.5e-6
 
 if hasattr(os, "register_at_fork"):  # a process that is forked while a thread compiles would wait for ever
     os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
-# seconds that this process has spent on uncompiled kernels, whether it may, and how many blocks forbid it meanwhile;
-# threads may lose some of the seconds
+# seconds that this process has spent on uncompiled kernels (threads may lose some of them), whether kernels may run
+# uncompiled, and the number of open ``reproducible`` blocks, which forbid it
 time_spent = SimpleNamespace(seconds=0.0, is_lazy=os.environ.get("OVERLAPS_JIT", "auto") != "always", strict=0)
 
 
@@ -94,37 +100,38 @@ def _released():
 
 
 class Kernel(CPUDispatcher):
-    """Numba's dispatcher, which remembers its answers to compiled code that takes it as a first-class function.
+    """Numba's dispatcher, with stored results for compiled code that takes it as a first-class function.
 
-    Numba asks twice for each function at each call, and the answer takes longer than the steps of a short run.
+    Numba looks up each such function twice at each call, which takes longer than the steps of a short run.
     """
 
     called = False  # by a kernel that is being compiled
 
     def compile(self, sig):
-        """Code for a signature, which no other process compiles meanwhile: whole, or as a part of what calls it.
+        """Code for a signature, with entry points or only for its callers; no other process compiles it meanwhile.
 
-        Ctrl-C waits for the end of this kernel: between LLVM and the Python around it, it would end the process.
+        Ctrl-C waits for the end of this kernel, because between LLVM and the Python around it, it would end the
+        process.
         """
         args = tuple(normalize_signature(sig)[0])
         with lock, interrupts(wait=True, kernel=True):
-            part, self.called = self.called, False
-            if args in self.overloads and part or has_entry_points(self, args):
+            partial, self.called = self.called, False
+            if args in self.overloads and partial or has_entry_points(self, args):
                 return super().compile(sig)
             self.overloads.pop(args, None)
-            mine = self._compiler, self._cache
+            saved = self._compiler, self._cache
             try:
                 if partial_compilation.supported():
-                    self._compiler = partial_compilation.Compiler(self, part)
-                if part:
+                    self._compiler = partial_compilation.Compiler(self, partial)
+                if partial:
                     self._cache = getattr(self._cache, "partial_cache", self._cache)
-                with getattr(self._cache, "sole", nullcontext)(sig):
+                with getattr(self._cache, "locked", nullcontext)(sig):
                     return super().compile(sig)
             finally:
-                self._compiler, self._cache = mine
+                self._compiler, self._cache = saved
 
     def get_call_template(self, args, kws):
-        """What numba asks for a kernel that calls this one: the same part for a constant as for a variable."""
+        """Numba's template for a kernel that calls this one; constants and variables share one compiled form."""
         with lock:
             self.called = partial_compilation.supported()
             try:
@@ -133,7 +140,7 @@ class Kernel(CPUDispatcher):
                 self.called = False
 
     def add_overload(self, cres):
-        """A part is for callers; Python and pointers do not find it."""
+        """Add a compile result; a partial one is for callers, so Python and pointers do not find it."""
         if partial_compilation.is_partial(cres):
             self.overloads[tuple(cres.signature.args)] = cres
         else:
@@ -141,21 +148,21 @@ class Kernel(CPUDispatcher):
             partial_compilation.bind_constants(cres)
 
     def get_compile_result(self, sig):
-        """Machine code for a signature; callers hand over the same object each time."""
-        known = vars(self).setdefault("_answers", {})
-        if id(sig) not in known:
+        """Machine code for a signature; callers pass the same object each time."""
+        stored = vars(self).setdefault("_compile_results", {})
+        if id(sig) not in stored:
             if not has_entry_points(self, sig) and self._can_compile:
                 self.compile(sig)
             compiled = super().get_compile_result(sig)
             compiled.library.get_pointer_to_function = cache(compiled.library.get_pointer_to_function)
-            known[id(sig)] = compiled, sig  # which stays alive, so that no other gets its number
-        return known[id(sig)][0]
+            stored[id(sig)] = compiled, sig  # sig stays alive, so that no other object gets its id
+        return stored[id(sig)][0]
 
 
 class LazyKernel(Kernel):
     """A kernel that is not compiled yet; another thread may make it a :class:`Kernel` in the middle of a call."""
 
-    cost = None  # a kernel that was unpickled has none: it is compiled at once
+    cost = None  # stays None in an unpickled kernel, which is compiled at once
 
     def __call__(self, *args):
         form = _uncompiled_form(self, args)
@@ -163,7 +170,7 @@ class LazyKernel(Kernel):
             try:
                 with np.errstate(all="ignore"):
                     return form(*args)
-            except ARITHMETIC:
+            except (ArithmeticError, ValueError):  # machine code returns inf or nan
                 pass
         with lock:
             self.__class__ = Kernel
@@ -173,18 +180,18 @@ class LazyKernel(Kernel):
 def make_lazy(kernel, cost):
     """Make a kernel run in Python first."""
     kernel.__class__ = LazyKernel
-    # on the kernel, not on the class, which another thread may change
+    # attributes of the kernel, not of the class, because another thread may change the class
     kernel.cost, kernel.seconds, kernel.last, kernel.on_disk, kernel.python_form = cost, 0.0, 0.0, None, None
 
 
 def _uncompiled_form(kernel, args):
-    """The Python function that makes this call, with its seconds counted, or None: the call is to be compiled."""
+    """The Python function for this call, with its estimated seconds counted, or None to compile the kernel."""
     if kernel.cost is None or not is_lazy():
         return None
     if kernel.on_disk is None or kernel.overloads:
         kernel.on_disk = is_compiled(kernel, tuple(typeof(x) for x in args))
     kernel.last = seconds = kernel.cost(*args)
-    if kernel.on_disk or seconds > MOST or kernel.seconds > PATIENCE:
+    if kernel.on_disk or seconds > LAZY_LIMITS.max_call or kernel.seconds > LAZY_LIMITS.max_total:
         return None
     kernel.seconds += seconds
     time_spent.seconds += seconds
@@ -195,11 +202,11 @@ def _uncompiled_form(kernel, args):
 
 def is_compiled(kernel, signature):
     """Whether machine code of a kernel for a signature is in memory or on the disk."""
-    return has_entry_points(kernel, signature) or kernel._cache.whole.holds(signature)
+    return has_entry_points(kernel, signature) or kernel._cache.complete_cache.holds(signature)
 
 
 def has_entry_points(kernel, signature):
-    """Whether machine code of a kernel for a signature is in memory, with entries; not as a part of other kernels."""
+    """Whether machine code of a kernel for a signature is in memory with entry points, not only for its callers."""
     cres = kernel.overloads.get(tuple(getattr(signature, "args", signature)))
     return cres is not None and not partial_compilation.is_partial(cres)
 
@@ -208,27 +215,27 @@ _globals_by_module: dict[str, dict] = {}
 
 
 def python_form(kernel):
-    """The Python function behind a kernel, or its ``python`` form, with twins in place of the kernels that it calls."""
+    """The Python function of a kernel, or its ``python`` function, with Python forms of the kernels that it calls."""
     with lock:
         return _python_form(kernel.python or kernel.py_func)
 
 
 def _python_form(function):
-    world = _module_globals(function.__module__, function.__globals__)
-    copy = FunctionType(function.__code__, world, function.__name__, function.__defaults__, function.__closure__)
+    names = _module_globals(function.__module__, function.__globals__)
+    copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
     copy.__kwdefaults__ = function.__kwdefaults__
     return copy
 
 
 def _module_globals(module, names):
-    """The globals of a module with the twin of each kernel in its place."""
+    """The globals of a module with the Python form of each kernel in its place."""
     if module not in _globals_by_module:
-        world = _globals_by_module[module] = dict(names)
+        copies = _globals_by_module[module] = dict(names)
         for name, value in names.items():
             if isinstance(value, Dispatcher):
-                world[name] = _python_form(getattr(value, "python", None) or value.py_func)
+                copies[name] = _python_form(getattr(value, "python", None) or value.py_func)
             elif isinstance(value, FunctionType) and value.__module__.partition(".")[0] == PACKAGE:
-                world[name] = _python_form(value)
+                copies[name] = _python_form(value)
     return _globals_by_module[module]
 
 

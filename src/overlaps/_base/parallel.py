@@ -1,4 +1,4 @@
-"""Many jobs, here or on workers: what finished is kept, what failed is worded; parts of one task in threads."""
+"""Many jobs, in this process or on workers, with the results and errors of all; chunks of one task in threads."""
 
 import atexit
 import multiprocessing
@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 from . import lazy_compilation
 from .signatures import interrupts
 
-# Seconds after which a worker that Ctrl-C has hit takes its next job. The process that hands out jobs was hit as well,
-# and has said by then that no more are wanted.
-PRESSED = 0.2
+# Seconds that a worker waits after Ctrl-C before its next job. Ctrl-C also reaches the process that submits jobs, which
+# cancels them within this time. Much shorter: workers may start cancelled jobs.
+INTERRUPT_DELAY = 0.2
 WORKER_DIED = (
     " A worker process died: killed, out of memory, or its script starts the pool outside of"
     " `if __name__ == '__main__':`, or the function lives in an interactive session."
@@ -28,30 +28,30 @@ WORKER_DIED = (
 
 
 class Finished(NamedTuple):
-    """Results of jobs, by their index; those in neither were interrupted or not begun."""
+    """Results and errors of jobs, by their index; jobs in neither were interrupted or not begun."""
 
     results: dict[Any, Any]
     errors: dict[Any, BaseException]
 
 
 def run_all(jobs, executor=None, tick=None, *, keep=None, cut=None, halt=None, needed=False):
-    """Run ``{index: function of no argument}`` in turn, or on an executor, and keep what finished.
+    """Run ``{index: function of no argument}`` in turn, or on an executor, and return all results and errors.
 
-    An exception, a dead worker and Ctrl-C cost the jobs that they hit. ``tick(n)`` is told how many are done,
-    ``keep(index, value)`` each value at once. ``cut(value)`` says whether a value is the part that Ctrl-C left of one:
-    it is kept, and nothing is begun after it. ``halt()`` ends jobs under way, which are waited for then. ``needed``
-    raises what happened where no value came out of it; at once where the first job fails here: all jobs share its
-    arguments.
+    An exception, a dead worker or Ctrl-C ends only the jobs in which it occurs. ``tick(n)`` is called with the number
+    of jobs done, ``keep(index, value)`` with each value at once. ``cut(value)`` is true for a value that Ctrl-C
+    truncated: it is a result, and no job starts after it. ``halt()`` ends running jobs, which are then waited for.
+    ``needed`` raises the error if there is no result; at once if the first job fails in this process, because all jobs
+    share its arguments.
     """
     results: dict[Any, Any] = {}
     errors: dict[Any, BaseException] = {}
 
     def collect(i, value, error):
-        """Keep one outcome; whether Ctrl-C was pressed meanwhile."""
+        """Store one outcome; return whether Ctrl-C was pressed meanwhile."""
         stopped = isinstance(error, KeyboardInterrupt)
         if error is None or (stopped and cut is not None and value is not None):
             results[i] = value
-            # a run that Ctrl-C cut short is kept as far as it came, and ends the others all the same
+            # a run that Ctrl-C truncated is a result up to there, and still ends the other jobs
             stopped = stopped or (cut is not None and cut(value))
             if keep is not None:
                 keep(i, value)
@@ -66,8 +66,7 @@ def run_all(jobs, executor=None, tick=None, *, keep=None, cut=None, halt=None, n
             _on_workers(executor, jobs, collect, halt)
         else:
             for i, job in jobs.items():
-                # before anything is finished an error is the caller's: a wrong argument fails at once, with its own
-                # traceback
+                # before the first result an error is raised at once, because a wrong argument fails in all jobs
                 first = needed and not results
                 if collect(i, *((job(), None) if first else evaluate(job))):
                     break
@@ -79,18 +78,19 @@ def run_all(jobs, executor=None, tick=None, *, keep=None, cut=None, halt=None, n
     return Finished(results, errors)
 
 
-def worded(said, errors, first, comma=", "):
-    """The sentence ``said``, with the number of errors and the first of them, which ``first(index)`` places."""
+def worded(message, errors, first, comma=", "):
+    """The message, with the number of errors and the first of them, at the position ``first(index)``."""
     if errors:
         i, error = min(errors.items())
-        said = f"{said}{comma}{len(errors)} failed, the first {first(i)}: {type(error).__name__}: {error}".rstrip(".")
-    return said + "." + (WORKER_DIED if any(isinstance(x, BrokenExecutor) for x in errors.values()) else "")
+        message = f"{message}{comma}{len(errors)} failed, the first {first(i)}: {type(error).__name__}: {error}"
+        message = message.rstrip(".")
+    return message + "." + (WORKER_DIED if any(isinstance(x, BrokenExecutor) for x in errors.values()) else "")
 
 
 def evaluate(job):
-    """(value, exception or None) of a job, here or in a worker: nothing that happens in it leaves it.
+    """(value, exception or None) of a job, in this process or in a worker; it raises nothing.
 
-    Where Ctrl-C was pressed the exception is KeyboardInterrupt, beside what a job made of it that caught it.
+    If Ctrl-C was pressed, the exception is KeyboardInterrupt, even if the job caught it and returned a value.
     """
     value = None
     with interrupts() as pressed:
@@ -104,8 +104,8 @@ def evaluate(job):
 
 
 def _on_worker(job, stop):
-    """A job in a worker; ``stop`` is a file that says, once it is there, that no more are wanted."""
-    lazy_compilation.compile_eagerly()  # a job has the same digits in whatever worker it is evaluated
+    """Evaluate a job in a worker, unless the file ``stop`` exists: then the jobs are cancelled."""
+    lazy_compilation.compile_eagerly()  # so that results do not depend on the worker, to the last bit
     if stop is None:
         return evaluate(job)
     _end_with_parent(os.getpid())
@@ -113,18 +113,18 @@ def _on_worker(job, stop):
         return None, KeyboardInterrupt()
     value, error = evaluate(job)
     if isinstance(error, KeyboardInterrupt):
-        time.sleep(PRESSED)
+        time.sleep(INTERRUPT_DELAY)
     return value, error
 
 
 @cache
 def _end_with_parent(process):
-    """End this worker when its parent is gone: a pool that was killed sends no more, and waits for no value."""
+    """End this worker when its parent has ended, because a killed pool submits no job and reads no value."""
     parent, above = multiprocessing.parent_process(), os.getppid()
     if parent is None:
         return
 
-    def watch():  # forked workers hold each other's pipes open, workers of a fork server have another parent
+    def watch():  # polls, because forked workers hold each other's pipes open, and a fork server is another parent
         while parent.is_alive() and os.getppid() == above:
             time.sleep(1.0)
         os._exit(1)
@@ -133,10 +133,10 @@ def _end_with_parent(process):
 
 
 def _portable(error):
-    """The exception with its traceback as a note; one that does not survive pickling would break a process pool."""
+    """The exception with its traceback as a note, replaced by a RuntimeError if it cannot be pickled."""
     note = "".join(traceback.format_exception(error)).rstrip()
     try:
-        # an exception that cannot travel would break the pool, and hide what happened
+        # an exception that cannot be pickled would break the pool, and its message would be lost
         pickle.loads(pickle.dumps(error))
     except Exception:
         error = RuntimeError(f"{type(error).__name__}: {error}")
@@ -145,12 +145,13 @@ def _portable(error):
 
 
 def _on_workers(executor, jobs, collect, halt):
-    """The jobs on the workers of an executor, outcomes in the order in which they finish.
+    """Run the jobs on the workers of an executor and collect outcomes in the order in which they finish.
 
-    Ctrl-C cancels what has not begun, and waits for the rest, whose values would be lost; the second one leaves it.
+    Ctrl-C cancels jobs that have not begun, and waits for the rest, whose values would be lost; a second Ctrl-C does
+    not wait.
     """
     futures: dict[Any, int] = {}
-    # a pool hands out more jobs than it cancels, and these ask for this file
+    # a pool has queued more jobs than it can cancel; these test whether this file exists
     processes = isinstance(executor, ProcessPoolExecutor)
     stop = Path(tempfile.gettempdir(), f"overlaps-{uuid.uuid4().hex}.stop") if processes else None
     try:
@@ -166,12 +167,12 @@ def _on_workers(executor, jobs, collect, halt):
         if stop is not None:
             with suppress(OSError):
                 stop.touch()
-            atexit.register(stop.unlink, missing_ok=True)  # not now: after a second Ctrl-C they ask later
+            atexit.register(stop.unlink, missing_ok=True)  # not now, because jobs may test it after a second Ctrl-C
         if halt is not None:
             halt()
         for future in as_completed([x for x in futures if not x.cancel()]):
             value, error = _collected(future)
-            if not isinstance(error, BrokenExecutor):  # a worker that died of the same Ctrl-C
+            if not isinstance(error, BrokenExecutor):  # else the same Ctrl-C ended the worker
                 collect(futures[future], value, error)
         raise
 
@@ -181,16 +182,15 @@ def _collected(future):
         return future.result()
     except KeyboardInterrupt:
         raise
-    except BaseException as raised:  # the worker died, the value does not pickle, the client was closed
+    except BaseException as raised:  # the worker died, the value cannot be pickled, or the client was closed
         return None, raised
 
 
-def in_threads(task, parts):
-    """Do task(0), ..., task(parts - 1) in threads, the last one in this."""
-    futures = [_threads(os.getpid()).submit(task, i) for i in range(parts - 1)]
+def in_threads(task, n):
+    """Call task(0), ..., task(n - 1) in threads, the last one in this thread."""
+    futures = [_threads(os.getpid()).submit(task, i) for i in range(n - 1)]
     try:
-        # the last part here, in the thread that would wait otherwise
-        task(parts - 1)
+        task(n - 1)
     finally:
         for future in futures:
             future.result()
@@ -198,5 +198,5 @@ def in_threads(task, parts):
 
 @cache
 def _threads(process):
-    """The threads of a process: a forked child does not inherit its parent's."""
+    """The thread pool of a process; a forked child does not inherit the threads of its parent."""
     return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="overlaps")

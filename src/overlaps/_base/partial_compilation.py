@@ -1,13 +1,13 @@
-"""Compilation of kernels: each function is optimised once, and a part of other kernels never becomes machine code.
+"""Partial compilation: optimise each function once; emit no machine code for functions that only other kernels call.
 
-Numba gives LLVM a kernel together with the code of all that it calls, which LLVM optimised before; so a function that
-lies below ten others is optimised eleven times, a third of the time that LLVM takes.  The code of a large function
-stays as it is, wherever it is called (``Library``).
+Numba passes a kernel to LLVM together with the code of all its callees, which LLVM has optimised before.  A function
+below ten others is therefore optimised eleven times, which takes a third of LLVM's time.  Here the code of a large
+function is not optimised again in its callers (``Library``).
 
-Numba makes of every function also machine code and two entries, for Python and for pointers.  Of a kernel that is
-compiled because another one calls it nobody uses them, and they take a fifth to a quarter of the time.  A part is
-optimised intermediate code, which is all that a caller needs; when Python does call such a kernel,
-``lazy_compilation.Kernel`` compiles it whole.
+Numba also makes machine code and two entry points of every function, for Python and for pointers.  For a kernel that is
+compiled because another one calls it they are not used, and they take a fifth to a quarter of the time.  Such a kernel
+is compiled partially, to optimised intermediate code, which its callers need; if Python calls it later,
+``lazy_compilation.Kernel`` compiles it completely.
 """
 
 import numba
@@ -16,34 +16,33 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder, Flags
 from numba.core.dispatcher import _FunctionCompiler
 
-# Newest numba whose inner workings are known here. Up to it, kernels are compiled as this module says; above, as numba
-# does it, which takes 1.7 times as long and gives the same numbers to rounding, until the tests have passed and this is
-# raised.
-NEWEST = (0, 68)
-# Lines of intermediate code of a function. Below, LLVM may put it into what calls it, so both are optimised together;
-# above, it never does: it stops at about a hundred.
-LARGE = 300
-ENTRIES = "_ZN7cpython", "cfunc."  # names of functions that numba adds, for calls from Python and by pointers
+# Newest version of numba with which this module was tested. Newer versions compile kernels without this module, in 1.7
+# times the time and with the same results up to rounding.
+MAX_NUMBA_VERSION = (0, 68)
+# Lines of intermediate code above which a function is not optimised again in its callers. LLVM inlines functions up to
+# about a hundred lines.
+MAX_INLINED_LINES = 300
+ENTRY_PREFIXES = "_ZN7cpython", "cfunc."  # prefixes of numba's entry points
 
 
 def supported():
-    """Whether numba is one whose kernels can be compiled as this module does it."""
-    return numba.version_info.short <= NEWEST
+    """Whether this module supports the installed numba."""
+    return numba.version_info.short <= MAX_NUMBA_VERSION
 
 
 class Library(JITCodeLibrary):
-    """Code of one kernel and of all that it calls; large functions are linked when the rest is optimised."""
+    """Code of one kernel and of its callees; large functions are linked after the rest is optimised."""
 
     large = False
-    small = None  # this kernel without the large functions that it calls, for callers to optimise with their own code
+    small = None  # this kernel without its large callees, which callers optimise together with their own code
 
     def finalize(self):
-        """Link and optimise; nothing can be added any more."""
+        """Link and optimise; nothing can be added afterwards."""
         self._codegen._check_llvm_bugs()
         self._raise_if_finalized()
         later = []
         for callee in dict.fromkeys(self._linking_libraries):
-            if hasattr(callee, "_reload_init"):  # not in the oldest numba
+            if hasattr(callee, "_reload_init"):  # missing in the oldest numba
                 self._reload_init.update(callee._reload_init)
             code, large = getattr(callee, "small", None), getattr(callee, "large", False)
             if large or code is not None:
@@ -53,10 +52,11 @@ class Library(JITCodeLibrary):
         self._optimize_final_module()
         functions = [f for f in self._final_module.functions if not f.is_declaration]
         exported = [f for f in functions if f.linkage == binding.Linkage.external]
-        self.large = any(str(f).count("\n") > LARGE for f in exported if not f.name.startswith(ENTRIES))
+        own = [f for f in exported if not f.name.startswith(ENTRY_PREFIXES)]
+        self.large = any(str(f).count("\n") > MAX_INLINED_LINES for f in own)
         if later and not self.large:
             self.small = self._final_module.clone()
-            for f in exported:  # as numba does it: callers bring such a function along once, or not at all
+            for f in exported:  # numba's linkage, because several callers may link the same function
                 self.small.get_function(f.name).linkage = "linkonce_odr"
         for callee in later:
             self._final_module.link_in(callee._get_module_for_linking(), preserve=True)
@@ -64,8 +64,8 @@ class Library(JITCodeLibrary):
         self._finalize_final_module()
 
 
-class Part(Library):
-    """Intermediate code that the engine never sees."""
+class PartialLibrary(Library):
+    """Intermediate code without machine code."""
 
     def _finalize_final_module(self):
         self._finalize_dynamic_globals()
@@ -73,13 +73,13 @@ class Part(Library):
         self._finalized = True
 
     def serialize_using_object_code(self):
-        """What the disk keeps."""
+        """The data for the cache on the disk."""
         small = self.small and self.small.as_bitcode()
         return self.name, "part", (self._get_module_for_linking().as_bitcode(), small, self.large)
 
 
-class _Whole(CompilerBase):
-    """Numba's, but for the library."""
+class _CompletePipeline(CompilerBase):
+    """Numba's pipeline with another library."""
 
     library = Library
 
@@ -89,10 +89,10 @@ class _Whole(CompilerBase):
         return [DefaultPassBuilder.define_nopython_pipeline(self.state)]
 
 
-class _Part(_Whole):
-    """Numba's, up to where machine code would be made."""
+class _PartialPipeline(_CompletePipeline):
+    """Numba's pipeline without machine code."""
 
-    library = Part
+    library = PartialLibrary
 
     def define_pipelines(self):
         flags = self.state.flags
@@ -101,13 +101,13 @@ class _Part(_Whole):
 
 
 class _Flags(Flags):
-    """Numba's, compared without getters: as keys of its tables they are compared a thousand times a second."""
+    """Numba's flags with a faster comparison, because they are keys of tables, compared a thousand times a second."""
 
     __slots__ = ()
     defaults, names = Flags().values(), hash(Flags())
 
     def __hash__(self):
-        return self.names  # numba's hash is that of the names of all flags
+        return self.names  # equal to numba's hash, that of the names of all flags
 
     def __eq__(self, other):
         if isinstance(other, Flags):
@@ -116,17 +116,17 @@ class _Flags(Flags):
 
 
 class Compiler(_FunctionCompiler):
-    """Compiles a kernel, as a part or whole."""
+    """Compiles a kernel, partially or completely."""
 
-    def __init__(self, kernel, part):
-        pipeline = _Part if part else _Whole
+    def __init__(self, kernel, partial):
+        pipeline = _PartialPipeline if partial else _CompletePipeline
         super().__init__(kernel.py_func, kernel.targetdescr, kernel.targetoptions, kernel.locals, pipeline)
 
     def _customize_flags(self, flags):
         return _Flags(flags)
 
     def compile(self, args, return_type):
-        """The compile result; callers find a part by an object in place of the function that Python would call."""
+        """The compile result; a partial one has a plain object in place of the function that Python would call."""
         cres = super().compile(args, return_type)
         if is_partial(cres):
             cres = cres._replace(entry_point=object())
@@ -135,27 +135,27 @@ class Compiler(_FunctionCompiler):
 
 
 def is_partial(cres):
-    """Whether a compile result is one."""
-    return isinstance(cres.library, Part)
+    """Whether a compile result is partial."""
+    return isinstance(cres.library, PartialLibrary)
 
 
 _environments: list = []
 
 
 def bind_constants(cres):
-    """Tell machine code where constants of its parts are, for exceptions that they raise, and keep these alive."""
+    """Set the addresses of the callees' constants, which their exceptions need, and keep the constants alive."""
     for environment in cres._find_referenced_environments():
         cres.codegen.set_env(environment.env_name, environment)
         _environments.append(environment)
 
 
 def rebuild(context, libdata, *rest):
-    """A part from what the disk kept of it."""
+    """A partial compile result from the data of the cache on the disk."""
     names = "fndesc environment signature objectmode lifted type_annotation reload_init referenced_envs"
     known = dict(zip(names.split(), rest, strict=True))
     for renew in known["reload_init"]:
         renew()
-    library = Part(context.codegen(), libdata[0])
+    library = PartialLibrary(context.codegen(), libdata[0])
     code, small, library.large = libdata[2]
     library._final_module = library._shared_module = binding.parse_bitcode(code)
     library.small = small and binding.parse_bitcode(small)

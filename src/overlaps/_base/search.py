@@ -1,4 +1,4 @@
-"""The least value of a function of one number: a grid finds the valley, bounded minimisation its bottom."""
+"""Minimum of a function of one variable: the lowest point of a grid, refined by bounded minimisation."""
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -7,8 +7,8 @@ from scipy.optimize import minimize_scalar
 def minimum(f, grid, values=None, *, xatol=0.0, rtol=0.0, ends=True):
     """(x, f(x), index of the lowest of the ascending grid): the minimum between the neighbours of that point.
 
-    ``values`` f(grid), where they are known; x is found to ``xatol``, or to ``rtol`` of itself.
-    Without ``ends`` a lowest point at an end of the grid is left as it is: the function may fall beyond it.
+    ``values`` is f(grid) if it is known; x has the absolute tolerance ``xatol`` + ``rtol`` |x|.
+    Without ``ends`` a lowest point at an end of the grid is not refined, because the function may fall beyond it.
     """
     values = [f(x) for x in grid] if values is None else values
     i, last = int(np.nanargmin(values)), len(grid) - 1

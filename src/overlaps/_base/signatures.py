@@ -1,4 +1,4 @@
-"""What users meet of any call: public names, arguments by name, warnings of their own line, progress bars, Ctrl-C."""
+"""Helpers of public functions: names in ``dir``, arguments by name, warnings, progress bars, Ctrl-C."""
 
 import contextlib
 import functools
@@ -20,29 +20,29 @@ from . import check
 
 Called = TypeVar("Called", bound=Callable[..., Any])
 LIBRARY = str(Path(__file__).parents[1]) + os.sep
-OURS = LIBRARY, contextlib.__file__  # whose frames lie between ours where a ``with`` begins
+OWN_FILES = LIBRARY, contextlib.__file__  # frames of contextlib lie between those of the library at a ``with``
 _quiet = ContextVar("quiet", default=False)
 
 
 def public_dir(name):
-    """``__dir__`` of the module of this name: its ``__all__`` and what every module has, but none of its helpers."""
+    """``__dir__`` of the module of this name: its ``__all__`` and the dunder names, without its helpers."""
     return lambda: [*sys.modules[name].__all__, *(x for x in vars(sys.modules[name]) if x.startswith("__"))]
 
 
 def by_name(example: str) -> Callable[[Called], Called]:
-    """Decorator: arguments by place where names are expected are refused with the right call."""
+    """Decorator: positional arguments where names are expected are refused, with an example of the right call."""
 
     def decorate(function: Called) -> Called:
         parameters = inspect.signature(function).parameters.values()
-        places = sum(x.kind is x.POSITIONAL_OR_KEYWORD for x in parameters)
+        n_positional = sum(x.kind is x.POSITIONAL_OR_KEYWORD for x in parameters)
         names = [x.name for x in parameters if x.kind is x.KEYWORD_ONLY]
 
         @functools.wraps(function)
         def call(*args, **named):
-            if len(args) > places:
-                came = ", ".join(check.shown(x) for x in args[places:])
+            if len(args) > n_positional:
+                given = ", ".join(check.shown(x) for x in args[n_positional:])
                 listed = ", ".join(names[:4]) + (" ..." if len(names) > 4 else "")
-                raise TypeError(f"{function.__name__}() got {came} by place; expected {listed} by name: {example}.")
+                raise TypeError(f"{function.__name__}() got {given} by place; expected {listed} by name: {example}.")
             return function(*args, **named)
 
         return cast(Called, call)
@@ -51,25 +51,25 @@ def by_name(example: str) -> Callable[[Called], Called]:
 
 
 def outside() -> int:
-    """Level, for ``warnings.warn`` of the caller, of the first line that is not the library's."""
+    """Level, for ``warnings.warn`` of the caller, of the first frame outside the library."""
     frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(OURS):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(OWN_FILES):
         frame, level = frame.f_back, level + 1
     return level
 
 
 def warn(message):
-    """Warn the line outside the library that it comes from."""
+    """Warn, with the line outside the library from which the call comes."""
     if not _quiet.get():
         warnings.warn(message, RuntimeWarning, stacklevel=outside())
 
 
 @contextmanager
 def quietly():
-    """Nothing inside warns, in this thread: for callers to whom no convergence, say, is an answer.
+    """Suppress warnings of the library and of NumPy in this thread, for callers that handle them, such as searches.
 
-    ``warnings.catch_warnings`` changes the filters of the whole process: when two threads leave it in the order in
-    which they came, those of the first, which ignore, stay for good.
+    ``warnings.catch_warnings`` changes the filters of the whole process: if two threads leave it in the order in which
+    they entered, the filters of the first, which ignore warnings, stay for good.
     """
     before = _quiet.set(True)
     try:
@@ -81,7 +81,7 @@ def quietly():
 
 @contextmanager
 def bar(show, total, unit):
-    """Yield a function of the amount done so far (None when no bar is wanted); a function takes the bar's place."""
+    """Yield a function of the amount done so far, or None without a bar; a callable ``show`` replaces the bar."""
     if callable(show):
         yield show
         return
@@ -100,9 +100,10 @@ def bar(show, total, unit):
 
 
 def undisturbed(call: Callable[[], Any]) -> Any:
-    """The answer of compiled code, for which Ctrl-C waits.
+    """The result of a call of compiled code; Ctrl-C waits for its end.
 
-    In the Python with which numba hands functions to machine code it would end in a TypeError, and the run be lost.
+    Without waiting, Ctrl-C in the Python code by which numba passes functions to machine code would raise a TypeError
+    there, and the run would be lost.
     """
     with interrupts(wait=True):
         return call()
@@ -110,9 +111,10 @@ def undisturbed(call: Callable[[], Any]) -> Any:
 
 @contextmanager
 def interrupts(wait: bool = False, kernel: bool = False) -> Iterator[list]:
-    """Yield a list that fills when Ctrl-C is pressed, even if that is caught inside; it goes on, or ``wait``s.
+    """Yield a list that is filled when Ctrl-C is pressed, even if the block catches it; with ``wait`` it comes later.
 
-    With ``kernel``, blocks may lie in blocks, and it waits for the end of the innermost.
+    ``wait`` delays Ctrl-C until the end of the block.  With ``kernel``, blocks may be nested, and Ctrl-C waits for the
+    end of the innermost.
     """
     now = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(now):
@@ -133,5 +135,5 @@ def interrupts(wait: bool = False, kernel: bool = False) -> Iterator[list]:
     finally:
         signal.signal(signal.SIGINT, now)
         if wait and pressed:
-            pressed[1:] = []  # once, however often it was pressed
+            pressed[1:] = []  # once, even if it was pressed several times
             previous(*pressed.pop())

@@ -1,4 +1,4 @@
-"""Names of types in signatures: for type checkers what they stand for, in ``help`` their short names."""
+"""Names of types in signatures: full types for type checkers, short names in ``help``."""
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     Rng: TypeAlias = int | np.random.Generator | np.random.SeedSequence
 else:
 
-    def _named(name, doc):  # a class of the built-ins is printed without its module
+    def _named(name, doc):  # in module builtins, because such a class is printed without its module
         return type(name, (), {"__doc__": doc, "__module__": "builtins"})
 
-    ArrayLike = _named("ArrayLike", "What ``numpy.asarray`` takes.")
+    ArrayLike = _named("ArrayLike", "Any argument of ``numpy.asarray``.")
     Floats = _named("Floats", "An array of float64.")
     Integers = _named("Integers", "An array of int64.")
     Numbers = _named("Numbers", "A number for a number, an array for an array.")
     PathLike = _named("PathLike", "A string or an ``os.PathLike``.")
-    Function = _named("Function", "Anything that is called.")
+    Function = _named("Function", "Any callable.")
     Rng = _named("Rng", "A seed, a ``numpy.random.Generator`` or a ``SeedSequence``.")

@@ -1,4 +1,4 @@
-"""The version, where every module can read it, and the versions of Python and packages beneath."""
+"""The version, and the versions of Python and of the packages that the library uses."""
 
 import platform
 
@@ -6,7 +6,7 @@ __version__ = "0.1.0"
 
 
 def versions():
-    """Two lines for a report, or beside a result."""
+    """Two lines with all versions, for a report or a result."""
     import numba
     import numpy
     import scipy

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base.jit import jit
-from ..gaussian.shifted import FAR, W12, W20, X12, X20, Phi, one_point, phi, product
+from ..gaussian.shifted import MAX_CORRELATION, W12, W20, X12, X20, Phi, one_point, phi, product
 from ..gaussian.two_point import RELU
 
 
@@ -73,7 +73,7 @@ def _prepare(V, students, sine, inverse):
         for j in range(i):
             scale = math.sqrt(V[i, i] * V[j, j])
             r = V[i, j] / scale if scale > 0.0 else 1.0
-            top = math.asin(r) if abs(r) <= FAR else 0.0
+            top = math.asin(r) if abs(r) <= MAX_CORRELATION.nodes_20 else 0.0
             # Twelve nodes are exact to rounding up to 0.6, and twenty up to FAR; beyond, ``product`` is used.
             short = abs(r) < 0.6
             for t in range(20):
@@ -81,7 +81,7 @@ def _prepare(V, students, sine, inverse):
                 s = math.sin(0.5 * top * (1.0 + x))
                 sine[pair, t], inverse[pair, t] = s, 1.0 / (1.0 - s * s)
             # Number of nodes, or 0 where ``product`` is used, and the factor of their sum.
-            sine[pair, 20] = 12.0 if short else (20.0 if abs(r) <= FAR else 0.0)
+            sine[pair, 20] = 12.0 if short else (20.0 if abs(r) <= MAX_CORRELATION.nodes_20 else 0.0)
             inverse[pair, 20] = 0.25 * top / math.pi
             pair += 1
 

@@ -19,7 +19,7 @@ import numpy as np
 from .._base.jit import jit
 from .._base.lazy_compilation import small
 from ..gaussian.quadrature import factor, graded, hermite, midpoint, widening
-from ..gaussian.tables import NOTHING, read, read_array, read_both
+from ..gaussian.tables import NO_TABLE, read, read_array, read_both
 from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, SQRT_2PI, two_point
 
 PLANE_NODES = (64, 96, 128, 192, 256, 384, 512)  # with 512, tanh converges up to a variance of 60
@@ -280,7 +280,7 @@ def fill_tables(S, K, student, teacher, student_mixture, teacher_mixture, n, u, 
 
 def mixture_array(mixture):
     """The array (code, amplitudes, scales) for kernels; an empty array for None."""
-    return NOTHING if mixture is None else np.array([mixture.code, *mixture.amplitudes, *mixture.scales])
+    return NO_TABLE if mixture is None else np.array([mixture.code, *mixture.amplitudes, *mixture.scales])
 
 
 def tables(S, K, student, teacher, n):
@@ -290,7 +290,7 @@ def tables(S, K, student, teacher, n):
     """
     size = len(S)
     out = np.empty((size, size)), np.empty((K, size)), np.empty((K, size))
-    functions = [NOTHING if exact else activation.table.data for activation, exact in (student, teacher)]
+    functions = [NO_TABLE if exact else activation.table.data for activation, exact in (student, teacher)]
     mixtures = [mixture_array(exact) for _, exact in (student, teacher)]
     fill_tables(np.ascontiguousarray(S), K, *functions, *mixtures, n, *graded(n), *out)
     return out

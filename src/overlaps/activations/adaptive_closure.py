@@ -7,7 +7,7 @@ import numpy as np
 
 from .._base import check
 from ..gaussian.iterated import GRADED, Sizes, discrepancy, rules, settled_size
-from ..gaussian.tables import NOTHING
+from ..gaussian.tables import NO_TABLE
 from . import _rule
 from .bound import Bound, inner_steps, outputs
 from .laws import LAWS, law_of, panel_nodes, proper
@@ -258,7 +258,7 @@ def arrays_of(rule):
     if by_token:  # the noise is the sum over the other tokens, see ``_token_rules``
         values = np.arange(float(rule.tokens)) if rule.others_moments[0] else np.zeros(2)
         chances = np.zeros(len(values))
-    laws, given = [], (values, chances, NOTHING)
+    laws, given = [], (values, chances, NO_TABLE)
     if rule.continuous and not extra:
         planes, cuts = _cut_planes(planes, rule.noise.support())
         laws = [law_of(rule.noise, reach) for reach in (LAWS.reach, LAWS.reach + LAWS.extra_reach)]
@@ -268,7 +268,7 @@ def arrays_of(rule):
     def noise_arrays(i):
         if len(cuts):
             return *panel_nodes(i), tables[i % 2]
-        return *laws[i % 2].nodes(i), NOTHING
+        return *laws[i % 2].nodes(i), NO_TABLE
 
     def array(i):
         values, chances, law = noise_arrays(i) if laws else given

@@ -10,7 +10,6 @@ from .polynomials import PolynomialClosure
 from .sums import MixtureClosure, PiecewiseLinearClosure
 
 NO_CLASSES = Classes()
-NONE = NO_CLASSES  # the name that ``models.model`` imports
 
 
 def bind(student, teacher, learning, classes=NO_CLASSES):

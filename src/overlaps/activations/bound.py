@@ -9,7 +9,7 @@ from .._base import check
 from .._base.jit import BOOL, CUBE, INT, MATRIX, REAL, VECTOR, compile_once, jit
 from .._base.lazy_compilation import compile_eagerly, is_compiled, is_lazy
 from .._base.parallel import in_threads
-from ..gaussian.tables import NOTHING
+from ..gaussian.tables import NO_TABLE
 from ..gaussian.two_point import SIGN
 from ._first_order import assemble, assemble_square
 from ._relu_derivatives import relu_alignment
@@ -47,8 +47,6 @@ class DerivativeOptions(NamedTuple):
 
 
 DERIVATIVES = DerivativeOptions()
-# Names that ``finite_size.unknowns`` imports; to be replaced there by fields of ``DERIVATIVES``.
-STEP, STEP_NUMERIC = DERIVATIVES.step, DERIVATIVES.quadrature_step
 
 
 @jit
@@ -123,7 +121,7 @@ class Bound:
     kinked = False
     compiled: Any = None
     simd = None
-    parameters = NOTHING
+    parameters = NO_TABLE
     period = 0
 
     def __init__(self, student, teacher, learning):

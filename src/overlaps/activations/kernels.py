@@ -37,7 +37,6 @@ class ActivationCodes(NamedTuple):
 
 
 CODES = ActivationCodes(*two_point.CODES.tolist())
-RELU = CODES.relu  # the name that ``stability.kinked`` imports
 
 
 @dataclass(frozen=True)

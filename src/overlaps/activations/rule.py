@@ -10,8 +10,8 @@ import numpy as np
 
 from .._base import ArrayLike, Immutable, check
 from .._base.jit import compile_once
-from ..gaussian.iterated import MOST as MAX_FIELDS
-from ..gaussian.tables import NOTHING
+from ..gaussian.iterated import MAX_VARIABLES as MAX_FIELDS
+from ..gaussian.tables import NO_TABLE
 from . import _rule
 from ._token_rules import closure_of_groups, closure_of_one, force_on_all_tokens
 from .activation import Activation
@@ -303,8 +303,8 @@ class Rule(Immutable):
         theta, S = np.append(v, numbers), np.zeros((K + self.M,) * 2)
         S[K:, K:] = T
         force, _, chance = self.pointers
-        values = np.array(self.noise[0]) if self.by_chance else NOTHING
-        s = np.array(s, float) if self.uses_overlaps else NOTHING
+        values = np.array(self.noise[0]) if self.by_chance else NO_TABLE
+        s = np.array(s, float) if self.uses_overlaps else NO_TABLE
         return theta[:K], (
             _rule.TypedArguments((values, np.zeros(len(values)), force, chance, theta, S, s, np.zeros(K))),
             0,

@@ -4,7 +4,7 @@ import numpy as np
 
 from .._base import ArrayLike, check
 from .._base.jit import jit_user
-from ..gaussian.iterated import MOST as MAX_FIELDS
+from ..gaussian.iterated import MAX_VARIABLES as MAX_FIELDS
 from ..gaussian.two_point import slope, value
 from . import _perceptrons, _rule
 from . import _tokens as forms

@@ -9,7 +9,7 @@ from numba.core.errors import NumbaError
 
 from .._base import check
 from .._base.jit import compile_once, jit_user
-from ..gaussian.iterated import MOST as MAX_FIELDS
+from ..gaussian.iterated import MAX_VARIABLES as MAX_FIELDS
 from ._rule import TOKEN_SIGNATURES, flat
 from .laws import proper
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..activations.polynomials import Polynomial
 from ..flow.closure import bind
-from ..gaussian.iterated import MOST, settled_size
+from ..gaussian.iterated import MAX_VARIABLES, settled_size
 from ..gaussian.quadrature import gauss_hermite, sobol, tensor
 from ..gaussian.two_point import LINEAR, QUADRATIC
 from ..models import Mixed
@@ -91,10 +91,10 @@ class RulePoints:
 
     def __init__(self, model, moment_tol):
         fields = model.rule.tokens * (model.K + model.M)
-        if fields > MOST or model.rule.others is not None or model.rule.by_block:
+        if fields > MAX_VARIABLES or model.rule.others is not None or model.rule.by_block:
             raise ValueError(
-                f"the rule {model.rule!r} has {fields} fields; expected at most {MOST}, without others= and with one "
-                "token_covariance, for fourth moments. Simulate: ov.simulate(model, N=, alpha=, rng=, runs=)."
+                f"the rule {model.rule!r} has {fields} fields; expected at most {MAX_VARIABLES}, without others= and with "
+                "one token_covariance, for fourth moments. Simulate: ov.simulate(model, N=, alpha=, rng=, runs=)."
             )
         self.bound, self.size, self.calls = bind(model), 0, 0
         arrays, sampled = model.rule.sizes

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..activations.bound import SIXTH_ORDER, STEP, STEP_NUMERIC
+from ..activations.bound import DERIVATIVES, SIXTH_ORDER
 from ..flow.jacobian import Jacobian
 from ..flow.mixed import MixedSystem, is_mixed
 from ..flow.system import System
@@ -132,7 +132,8 @@ class Tangent:
 
     def _derivative_along(self, dS, dw):
         """Derivative of the closure's vector along a change of its arguments, by differences."""
-        step = (STEP_NUMERIC if self.system.closure.by_quadrature else STEP) * np.max(np.diag(self.S))
+        relative = DERIVATIVES.quadrature_step if self.system.closure.by_quadrature else DERIVATIVES.step
+        step = relative * np.max(np.diag(self.S))
         if not np.isfinite(self.system.closure.gradient_rate):
             step = min(step, DIFFERENCES.boundary_fraction * self._distance_to_boundary(dS) / 3)
         at = {n: self._values(self.S + n * step * dS, self.w + n * step * dw) for n in (-3, -2, -1, 1, 2, 3)}

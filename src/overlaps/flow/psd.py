@@ -27,7 +27,6 @@ class PSDOptions(NamedTuple):
 
 
 PSD = PSDOptions()
-MOVE = PSD.perturbation
 
 
 class PSDProjection:

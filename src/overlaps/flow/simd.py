@@ -15,7 +15,6 @@ from ..activations.bound import SIMD_WIDTH
 from ._flow import add, clear, copy, triangle
 
 N_LEARNING_NUMBERS = 7
-NUMBERS = N_LEARNING_NUMBERS
 
 
 @typed_namedtuple

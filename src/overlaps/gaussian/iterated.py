@@ -23,7 +23,6 @@ from .quadrature import gauss_hermite, legendre, sobol, tensor
 __all__ = ["GRADED", "MAX_VARIABLES", "cut", "discrepancy", "nodes", "rules", "settled_size"]
 
 MAX_VARIABLES = 8
-MOST = MAX_VARIABLES
 
 
 class QuadratureSizes(NamedTuple):

@@ -20,7 +20,6 @@ from .elementary import arctan2
 
 # Smallest residual standard deviation of a field given others. Its square is far below rounding (1e-16) of a variance.
 MIN_RESIDUAL_STD = 1e-15
-FLOOR = MIN_RESIDUAL_STD
 # Correlation above which two fields are put into one block, where their residual enters only once; empirical.
 ALIGNED_CORRELATION = 1.0 - 1e-10
 FIRST_BLOCK_PATH = 4  # paths 0 to 3 are rows with that pivot; 4, 5, 6 are blocks (01|23), (02|13), (03|12)

@@ -28,7 +28,6 @@ class MaxCorrelation(NamedTuple):
 
 
 MAX_CORRELATION = MaxCorrelation()
-FAR = MAX_CORRELATION.nodes_20
 SMALLEST_VARIANCE = 1e-300  # replaces variances of zero in divisions
 
 

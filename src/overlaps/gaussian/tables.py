@@ -71,7 +71,6 @@ FIT = FitOptions()
 LAYOUT = Layout()
 INTERPOLATION = _interpolation(LAYOUT.size)
 NO_TABLE = np.zeros(0)  # in place of a table, for functions with a code
-NOTHING = NO_TABLE
 
 
 class Table(NamedTuple):

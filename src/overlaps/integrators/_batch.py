@@ -1,9 +1,9 @@
 """Many trajectories of one closure, one after another, in one compiled function without the GIL.
 
-``advance_batch`` does for each trajectory what ``burst.RungeKutta`` does for one: it fills the named parts, asks
-``begin``
-for the first step and calls ``advance`` until the last stop.  Work arrays that hold nothing between trajectories (A, B,
-C, dv, velocities, records) are made once for the call, so once for a thread; ``Problems`` has what is each one's own.
+``advance_batch`` does for each trajectory what ``compiled_steps.RungeKutta`` does for one: it fills the named tuples,
+computes the first step by ``begin`` and calls ``advance`` until the last stop.  Work arrays that hold nothing between
+trajectories (A, B, C, dv, velocities, recorded points) are made once for the call, so once for a thread; ``Problems``
+holds the arrays that each trajectory needs for itself.
 """
 
 from typing import NamedTuple
@@ -14,13 +14,13 @@ from numba import types
 from .._base.jit import BOOL, CUBE, INT, INTS, MATRIX, REAL, VECTOR, jit, typed_namedtuple
 from ..flow import copy
 from ..flow.velocity import FUNCTIONS, CompiledSchedule, Constants, ScheduleFactors, Work
-from ._dop853 import BEGIN, ROWS, SIGNATURE, Steps, advance, begin
-from ._steps import ACCOUNT, BEFORE, LARGEST, LOOK, OUTPUT, PLAIN, RECORDED, SPENT, Control, H, T, largest, ready
+from ._dop853 import ADVANCE_SIGNATURE, BEGIN_SIGNATURE, K_ROW, Steps, advance, begin
+from ._steps import RETURN, STEP_CHECKS, STEP_INT, STEP_REAL, Control, compile_steps, largest
 
 
 @typed_namedtuple
 class Problems(NamedTuple):
-    """The b trajectories: what ``Constants`` and ``ScheduleFactors`` name for one, and where they start."""
+    """The b trajectories: the entries of ``Constants`` and ``ScheduleFactors`` for each, and the starts."""
 
     K: INT
     teacher: INT
@@ -30,45 +30,57 @@ class Problems(NamedTuple):
     s: MATRIX
     p: MATRIX
     tau: types.Array(REAL, 4, "C")
-    S: CUBE  # and w: work arrays, each its own, since their constant parts differ
+    S: CUBE  # work arrays S and w, separate for each trajectory because their constant entries differ
     w: MATRIX
-    y: MATRIX  # packed overlaps: at the start, and at the end after it
+    y: MATRIX  # packed overlaps: at the start, and at the end afterwards
 
 
 @typed_namedtuple
 class Outcome(NamedTuple):
     """Returned arrays."""
 
-    records: CUBE  # (b, n, kept + 1): packed overlaps, or their sums over blocks, and the account of the error of eps_g
+    records: CUBE  # (b, n, size + 1): packed overlaps, or their sums over blocks, and the accumulated error of eps_g
     nfev: INTS
-    state: INTS  # FINISHED, or BY_PYTHON where Python is to do it; 0 where the work was halted
+    status: INTS  # see ``STATUS``
 
 
-FINISHED, BY_PYTHON = 1, 2
-ALL = types.void(
-    types.FunctionType(BEGIN), types.FunctionType(SIGNATURE), *FUNCTIONS, Problems.type, CompiledSchedule.type,
-    Control.type,
-    REAL, BOOL, VECTOR, INTS, INTS, Outcome.type,
+class Status(NamedTuple):
+    """How far a trajectory is; from ``stopped`` on only where several states are stepped together (``_simd``)."""
+
+    unfinished: int = 0  # not begun, or halted
+    finished: int = 1
+    needs_python: int = 2  # ``evolve`` must integrate it from the start
+    stopped: int = 3  # eps_g is at the level
+    diverged: int = 4
+    step_taken: int = 5
+    try_again: int = 6  # the step is to be tried again
+
+
+STATUS = Status()
+BATCH_SIGNATURE = types.void(
+    types.FunctionType(BEGIN_SIGNATURE), types.FunctionType(ADVANCE_SIGNATURE), *FUNCTIONS, Problems.type,
+    CompiledSchedule.type, Control.type, REAL, BOOL, VECTOR, INTS, INTS, Outcome.type,
 )  # fmt: skip
 
 
 @jit
 def advance_batch(
-    begin, advance, flow, closure, problems, pieces, control, first, blocks, stops, places, halt, outcome
+    begin, advance, flow, closure, problems, pieces, control, first_step, blocks, stops, output_stops, halt, outcome
 ):
-    """March every trajectory from its first to its last time, and leave to Python what is worth a look.
+    """Advance every trajectory from its first to its last time; leave those that need a check to Python.
 
-    ``control.most`` is the growth that is divergence, ``first`` the first step or 0, ``blocks`` whether those of the
-    overlaps are kept.  ``pieces`` are those of one schedule for all, with its knots, which are among the ``stops``;
-    records are taken at the ``places`` (n,) among the stops.  ``halt[0] != 0`` ends the work.
+    ``control.max_overlap`` is the growth that counts as divergence, ``first_step`` its length or 0, ``blocks`` whether
+    the overlaps of all blocks are recorded.  ``pieces`` are those of one schedule for all, with its knots, which are
+    among the ``stops``; the indices of output times among the stops are ``output_stops`` (n,).  ``halt[0] != 0`` ends
+    the work.
     """
     K, S, y, trains_v = problems.K, problems.S, problems.y, problems.trains_v
     n, M, groups = y.shape[1], S.shape[2] - K, S.shape[1] // S.shape[2]
-    kept = outcome.records.shape[2] - 1
+    size = outcome.records.shape[2] - 1
     A, B, C, dv = np.zeros((groups * K, K)), np.zeros((groups * K, M)), np.zeros((groups * K, K)), np.zeros(K)
     factors, A_u, B_u, dv_u = np.ones(5), np.empty_like(A), np.empty_like(B), np.empty_like(dv)
     dS, dw = np.zeros((S.shape[1], S.shape[2])), np.zeros(problems.w.shape[1])
-    before, new, k, out = np.empty(n), np.empty(n), np.zeros((ROWS, n)), np.empty((stops.size, n + 2))
+    y_before, y_new, k, out = np.empty(n), np.empty(n), np.zeros((K_ROW.n_rows, n)), np.empty((stops.size, n + 2))
     real_state, int_state = np.empty(4), np.empty(3, np.int64)
     for b in range(len(y)):
         eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v, gradient = problems.rates[b, :10]
@@ -78,36 +90,39 @@ def advance_batch(
         )  # fmt: skip
         schedule = ScheduleFactors(pieces, kappa, kappa_v, factors, A_u, B_u, dv_u)
         work = Work(S[b], problems.w[b], A, B, C, dv, dS, dw)
-        steps = Steps(y[b], before, new, k, real_state, int_state, out)
-        most = control.most * max(1.0, largest(y[b]))
+        steps = Steps(y[b], y_before, y_new, k, real_state, int_state, out)
+        max_overlap = control.max_overlap * max(1.0, largest(y[b]))
         limits = Control(
-            control.rtol, control.atol, control.max_step, most, control.kinks, control.level, control.slack
+            control.rtol, control.atol, control.max_step, max_overlap, control.kinked, control.level, control.slack
         )
-        real_state[T], real_state[H], real_state[ACCOUNT], real_state[BEFORE] = stops[0], first, 0.0, stops[0]
-        int_state[OUTPUT], int_state[RECORDED], int_state[SPENT] = 1, 1, 0
+        real_state[STEP_REAL.t], real_state[STEP_REAL.t_before] = stops[0], stops[0]
+        real_state[STEP_REAL.h], real_state[STEP_REAL.accumulated_error] = first_step, 0.0
+        int_state[STEP_INT.next_output], int_state[STEP_INT.n_recorded], int_state[STEP_INT.evaluations] = 1, 1, 0
         copy(y[b], out[0, :n])
         out[0, n] = 0.0
         eps_g = closure(work.S, work.w, K, problems.teacher, eta, eta_v, noise, False, A, B, C, dv)
-        code = PLAIN if eps_g > control.level else LOOK
-        if code == PLAIN and first == 0.0:
-            real_state[H] = begin(flow, closure, constants, schedule, work, limits, stops[-1] - stops[0], steps)
-            int_state[SPENT] = 2
-        while code == PLAIN and int_state[OUTPUT] < stops.size and halt[0] == 0:
-            code = advance(flow, closure, constants, schedule, work, limits, stops, False, LARGEST, steps)
-        outcome.nfev[b] = int_state[SPENT]
-        if code != PLAIN:
-            outcome.state[b] = BY_PYTHON
-        elif int_state[OUTPUT] == stops.size:
-            outcome.state[b] = FINISHED
-            # where the start is all that is asked for, it is the last record, too
-            last = min(int_state[RECORDED], stops.size - 1)
+        code = RETURN.pause if eps_g > control.level else RETURN.check_in_python
+        if code == RETURN.pause and first_step == 0.0:
+            span = stops[-1] - stops[0]
+            real_state[STEP_REAL.h] = begin(flow, closure, constants, schedule, work, limits, span, steps)
+            int_state[STEP_INT.evaluations] = 2
+        while code == RETURN.pause and int_state[STEP_INT.next_output] < stops.size and halt[0] == 0:
+            budget = STEP_CHECKS.max_evaluations
+            code = advance(flow, closure, constants, schedule, work, limits, stops, False, budget, steps)
+        outcome.nfev[b] = int_state[STEP_INT.evaluations]
+        if code != RETURN.pause:
+            outcome.status[b] = STATUS.needs_python
+        elif int_state[STEP_INT.next_output] == stops.size:
+            outcome.status[b] = STATUS.finished
+            # if only the start is requested, it is the last point, too
+            last = min(int_state[STEP_INT.n_recorded], stops.size - 1)
             copy(y[b], out[last, :n])
-            out[last, n] = real_state[ACCOUNT]
-            for j in range(places.size):
-                row, to = out[places[j]], outcome.records[b, j]
-                to[kept] = row[n]
+            out[last, n] = real_state[STEP_REAL.accumulated_error]
+            for j in range(output_stops.size):
+                row, to = out[output_stops[j]], outcome.records[b, j]
+                to[size] = row[n]
                 if blocks:
-                    copy(row, to[:kept])
+                    copy(row, to[:size])
                 else:
                     add_up(row[:n], constants.s, K, M, trains_v, to)
         if halt[0] != 0:
@@ -126,8 +141,8 @@ def add_up(y, s, K, M, trains_v, out):
         copy(y[entries * L :], out[entries : entries + K])
 
 
-def ready_all(flow, kernel):
+def compile_batch(flow, kernel):
     """``advance`` and the kernels of a flow and a closure, with ``advance_batch`` compiled, or read from the disk."""
-    ready(flow, kernel, begin, BEGIN)
-    ready(flow, kernel, advance, SIGNATURE)
-    return begin, advance, *ready(flow, kernel, advance_batch, ALL)
+    compile_steps(flow, kernel, begin, BEGIN_SIGNATURE)
+    compile_steps(flow, kernel, advance, ADVANCE_SIGNATURE)
+    return begin, advance, *compile_steps(flow, kernel, advance_batch, BATCH_SIGNATURE)

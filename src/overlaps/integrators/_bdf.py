@@ -1,4 +1,4 @@
-"""Steps of the structured BDF in one compiled function, until something is worth a look from Python.
+"""Steps of the structured BDF in one compiled function, until a step needs a check in Python.
 
 The method is SciPy's BDF: the differentiation formulas (NDF) of Shampine and Reichelt (1997), order 1 to 5, on steps
 that stay equal for a while.  A run keeps the backward differences D^j y of the last steps, D^0 y = y.  A step of order
@@ -6,29 +6,18 @@ k and length h predicts the sum of D^0 y to D^k y and solves
 
     d = c f(t + h, prediction + d) - psi,    c = h / ALPHA[k],    psi = sum_(j = 1..k) GAMMA[j] D^j y / ALPHA[k]
 
-for the correction d.  This d is D^(k + 1) at the new time, and ERROR[k] d estimates the error of the step.  After k + 1
-equal steps, orders k - 1, k, k + 1 are compared by the length that each would allow.  Another length means other
-differences: ``rescale`` reads the same polynomial at other points.
+for the correction d.  This d is D^(k + 1) at the new time, and ERROR_CONSTANT[k] d estimates the error of the step.
+After k + 1 equal steps, orders k - 1, k, k + 1 are compared by the length that each would allow.  Another length needs
+other differences: ``rescale`` evaluates the same polynomial at other points.
 
 Newton's iteration solves for d with 1 - c J.  The Jacobian J serves many steps, and 1 - c J, factorised, serves while c
-stays what it was.  Where four iterations do not converge, the march asks Python for a new J and tries the same step
-again; where they do not with a new J, it halves the step.  Tolerances fall with eps_g, see ``Tolerances``.
+hardly changes.  If four iterations do not converge, ``advance`` returns to Python for a new J and tries the same step
+again; if they do not converge with a new J, it halves the step.  Tolerances fall with eps_g, see ``Tolerances``.
 
-Python (``burst.Backward``) makes and keeps all arrays.  A march changes ``Steps`` and ``equations.newton``.
-
-``rows``: Y, the packed overlaps after the last accepted step; OLD, before it; NEW, the prediction, which becomes the
-end of the step; D0, the correction d; PSI; SCALE, one over the tolerance of each entry; F, the velocity, then what is
-left of the equation; X, the last correction of Newton's; SHARES, the part of atol for each entry, which Python sets.
-``clock``, behind the slots of ``_steps``: SHARE, the error of eps_g that the last step left; TRIED, the end of the step
-whose first Newton correction is known; END, the end of the step that is tried; C, the c of the factorised matrix.
-Python sets, before each call: BOUND, a knot of a schedule or the end, where steps must end; EDGE, the last time whose
-rates they may see; U and U_V, the factors on eta and eta_v that J was made with.
-``place``, behind the entries of ``_steps``: ORDER; EQUAL, steps since length or order changed; FACTORISED, 1 while
-``equations.newton`` belongs to the present J, and to a c close enough; ASKED, 1 while a Jacobian for the step that is
-tried is on its way; FACTORISATIONS so far.
-
-Python is asked for what it is asked for by all compiled steps (``_steps``), at BOUND, and for NEW_JACOBIAN: a few times
-in a run, because Newton's iteration failed, or a schedule has moved the rates (STALE).
+Python (``compiled_steps.Backward``) makes all arrays.  ``advance`` changes ``Steps`` and ``equations.newton``.  It
+returns to Python for the reasons of all compiled steps (``_steps``), at ``BDF_REAL.bound``, and for a new Jacobian
+(``RETURN.new_jacobian``).  The last happens a few times in a run, because Newton's iteration failed or a schedule has
+changed the rates (``stale``).
 """
 
 from math import inf, sqrt
@@ -42,26 +31,70 @@ from ..flow import clear, copy, correct, factorise, mix, tightening
 from ..flow.jacobian import Equations
 from ..flow.velocity import SYSTEM, change_of_eps_g, close, difference_of_eps_g, velocity
 from ..models import factors
-from ._steps import ACCOUNT, BEFORE, LOOK, OUTPUT, PLAIN, RECORDED, SPENT, VANISHED, Control, H, T, largest, needs_check
+from ._steps import RETURN, STEP_INT, STEP_REAL, Control, largest, needs_check
 
-NEW_JACOBIAN, ACCEPTED = 3, 4  # how a trial ends, beside VANISHED; a march returns the first of them
-# The order: above 5 these formulas are unstable.  Newton's iterations: a fifth gains less than a shorter step.
-MOST, ITERATIONS = 5, 4
-# Factors on the length of a step, as in SciPy: no step shrinks or grows more at once; SAFETY makes rejections rare.
-SMALLEST, LARGEST, SAFETY = 0.2, 10.0, 0.9
-# Relative change of a factor on the rates.  Below, the old Jacobian costs some iterations; above, a new one is cheaper.
-STALE = 0.2
+
+class BDFOptions(NamedTuple):
+    """Tunable numbers of the steps."""
+
+    max_order: int = 5  # above, these formulas are unstable
+    max_iterations: int = 4  # Newton iterations; a fifth gains less than a shorter step
+    # Factors on the length of a step, as in SciPy: the least and the largest change at once, and a factor that makes
+    # rejections rare.
+    min_factor: float = 0.2
+    max_factor: float = 10.0
+    safety: float = 0.9
+    # Relative change of the rates by a schedule above which J is computed anew. Halved: more Jacobians; doubled: more
+    # Newton iterations.
+    stale_rate: float = 0.2
+    # Entries of a row that are changed at once. Above some thousand the rows of D leave the first-level cache between
+    # uses; below a hundred the loops are too short for vector instructions.
+    tile: int = 512
+
+
+class BDFReal(NamedTuple):
+    """Indices of ``real_state`` behind those of ``STEP_REAL``.  Python sets the last four before each call."""
+
+    step_error: int = 4  # error of eps_g that the last step left
+    corrected: int = 5  # end of the step whose first Newton correction is known
+    t_new: int = 6  # end of the step that is tried
+    c: int = 7  # c of the factorised matrix
+    bound: int = 8  # a knot of a schedule or the end, where steps must end
+    last_time: int = 9  # last time at which rates may be evaluated
+    u: int = 10  # factor on eta in J
+    u_v: int = 11  # factor on eta_v in J
+
+
+class BDFInt(NamedTuple):
+    """Indices of ``int_state`` behind those of ``STEP_INT``."""
+
+    order: int = 3
+    equal_steps: int = 4  # steps since length or order changed
+    factorised: int = 5  # 1 while ``equations.newton`` belongs to the present J, and to a c close enough
+    requested: int = 6  # 1 while a Jacobian for the step that is tried is requested from Python
+    factorisations: int = 7  # number of factorisations so far
+
+
+class Row(NamedTuple):
+    """Indices of ``rows``."""
+
+    y: int = 0  # packed overlaps after the last accepted step
+    y_before: int = 1  # packed overlaps before that step
+    y_new: int = 2  # the prediction, which becomes the end of the step
+    d: int = 3  # the correction
+    psi: int = 4
+    scale: int = 5  # one over the tolerance of each entry
+    residual: int = 6  # the velocity, then the residual of the equation
+    x: int = 7  # the last Newton correction
+    fractions: int = 8  # the fraction of atol for each entry, which Python sets
+
+
+BDF_OPTIONS, BDF_REAL, BDF_INT, ROW = BDFOptions(), BDFReal(), BDFInt(), Row()
 # The formulas: KAPPA turns BDF into NDF, which have smaller errors at order 1 to 4 for some of the stability.
 KAPPA = np.array([0.0, -0.1850, -1 / 9, -0.0823, -0.0415, 0.0])
-GAMMA = np.array([0.0, *np.cumsum(1 / np.arange(1, MOST + 1))])
+GAMMA = np.array([0.0, *np.cumsum(1 / np.arange(1, BDF_OPTIONS.max_order + 1))])
 ALPHA = (1 - KAPPA) * GAMMA
-ERROR = KAPPA * GAMMA + 1 / np.arange(1, MOST + 2)
-# Numbers of a row that are changed at once: above some thousand the rows of D leave the nearest memory between uses,
-# below a hundred the loops are too short to become vector instructions.
-TILE = 512
-SHARE, TRIED, END, C, BOUND, EDGE, U, U_V = range(4, 12)  # of ``clock``
-ORDER, EQUAL, FACTORISED, ASKED, FACTORISATIONS = range(3, 8)  # of ``place``
-Y, OLD, NEW, D0, PSI, SCALE, F, X, SHARES = range(9)  # of the rows of ``rows``
+ERROR_CONSTANT = KAPPA * GAMMA + 1 / np.arange(1, BDF_OPTIONS.max_order + 2)
 
 
 @typed_namedtuple
@@ -72,26 +105,27 @@ class Tolerances(NamedTuple):
     atol: REAL
     least_factor: REAL  # on both, however small eps_g is
     least_atol: REAL
-    newton: REAL  # of Newton's iteration, in units of the tolerance of a step
-    rounding: REAL  # of its solution, relative to the largest overlap
+    newton: REAL  # tolerance of Newton's iteration, in units of the tolerance of a step
+    rounding: REAL  # rounding of its solution, relative to the largest overlap
     sensitive: REAL  # level of eps_g, in units of its gradient times the overlaps, below which steps are smaller
 
 
 @typed_namedtuple
 class Steps(NamedTuple):
-    """The arrays of a run that a march changes."""
+    """The arrays of a run that ``advance`` changes."""
 
-    rows: MATRIX  # (9, n): see the top
+    rows: MATRIX  # (9, n): see ``ROW``
     D: MATRIX  # (8, n): differences of the packed overlaps at equal steps; D[0] is y
-    real_state: VECTOR
-    int_state: INTS
-    out: MATRIX  # records
+    real_state: VECTOR  # see ``STEP_REAL`` and ``BDF_REAL``
+    int_state: INTS  # see ``STEP_INT`` and ``BDF_INT``
+    out: MATRIX  # recorded points
 
 
-ITERATE = INT(*SYSTEM, Equations.type, Tolerances.type, REAL, REAL, Steps.type)
-SIGNATURE = INT(
-    types.FunctionType(ITERATE), *SYSTEM, Control.type, Equations.type, Tolerances.type, VECTOR, BOOL, INT, Steps.type
-)
+ITERATION_SIGNATURE = INT(*SYSTEM, Equations.type, Tolerances.type, REAL, REAL, Steps.type)
+ADVANCE_SIGNATURE = INT(
+    types.FunctionType(ITERATION_SIGNATURE), *SYSTEM, Control.type, Equations.type, Tolerances.type, VECTOR, BOOL, INT,
+    Steps.type,
+)  # fmt: skip
 
 
 @jit
@@ -119,41 +153,41 @@ def change_of_step(order, factor, R):
 def rescale(D, order, factor):
     """Change the differences D to a step ``factor`` times as long; the first of them is y and stays.
 
-    Tile by tile: a tile of all rows is copied and mixed while it lies in the nearest memory.
+    Tile by tile: a tile of all rows is copied and mixed while it lies in the first-level cache.
     """
-    R, kept = np.empty((order + 1, order + 1)), np.empty((order + 1, TILE))
+    R, tile = np.empty((order + 1, order + 1)), np.empty((order + 1, BDF_OPTIONS.tile))
     change_of_step(order, factor, R)
-    whole, at = kept.reshape(kept.size), np.empty(order + 1, np.int64)
-    for first in range(0, D.shape[1], TILE):
-        size = min(TILE, D.shape[1] - first)
+    entries, at = tile.reshape(tile.size), np.empty(order + 1, np.int64)
+    for first in range(0, D.shape[1], BDF_OPTIONS.tile):
+        size = min(BDF_OPTIONS.tile, D.shape[1] - first)
         for i in range(order + 1):
-            at[i] = i * TILE
-            copy(D[i, first : first + size], kept[i, :size])
+            at[i] = i * BDF_OPTIONS.tile
+            copy(D[i, first : first + size], tile[i, :size])
         for i in range(order + 1):
             row = D[i, first : first + size]
             clear(row)
-            mix(R[i], whole, at, row)
+            mix(R[i], entries, at, row)
 
 
 @jit(fast=True)
 def predict(D, order, atol, rtol, rows):
-    """Fill the prediction NEW for the end of a step, PSI, and SCALE, one over the tolerances at the prediction."""
-    n, whole = D.shape[1], D.reshape(D.size)
-    each, weights, at = np.empty(order + 1), np.empty(order + 1), np.empty(order + 1, np.int64)
+    """Fill the prediction for the end of a step, psi, and one over the tolerances at the prediction."""
+    n, entries = D.shape[1], D.reshape(D.size)
+    ones, weights, at = np.empty(order + 1), np.empty(order + 1), np.empty(order + 1, np.int64)
     for i in range(order + 1):
-        each[i], weights[i] = 1.0, GAMMA[i] / ALPHA[order]
-    for first in range(0, n, TILE):
-        last = min(first + TILE, n)
+        ones[i], weights[i] = 1.0, GAMMA[i] / ALPHA[order]
+    for first in range(0, n, BDF_OPTIONS.tile):
+        last = min(first + BDF_OPTIONS.tile, n)
         for i in range(order + 1):
             at[i] = i * n + first
-        new, psi, scale = rows[NEW, first:last], rows[PSI, first:last], rows[SCALE, first:last]
-        share = rows[SHARES, first:last]
+        new, psi, scale = rows[ROW.y_new, first:last], rows[ROW.psi, first:last], rows[ROW.scale, first:last]
+        fraction = rows[ROW.fractions, first:last]
         clear(new)
         clear(psi)
-        mix(each, whole, at, new)
-        mix(weights, whole, at, psi)
+        mix(ones, entries, at, new)
+        mix(weights, entries, at, psi)
         for l in range(last - first):
-            scale[l] = 1.0 / (atol * share[l] + rtol * abs(new[l]))
+            scale[l] = 1.0 / (atol * fraction[l] + rtol * abs(new[l]))
 
 
 @jit(fast=True, no_reference_counting=True)
@@ -166,14 +200,15 @@ def norm(x, scale):
 
 
 @jit(fast=True, no_reference_counting=True)
-def negligible(x, y, share, atol, rtol, least):
-    """Whether all |x| <= max(atol + rtol |y|, least), with atol and least in units of ``share``; False for nan."""
-    for first in range(0, x.size, TILE):  # without an exit inside, so that a tile becomes vector instructions
-        beyond = 0
-        for l in range(first, min(first + TILE, x.size)):
-            bound, floor = atol * share[l] + rtol * abs(y[l]), least * share[l]
-            beyond += 0 if abs(x[l]) <= (bound if bound > floor else floor) else 1
-        if beyond > 0:
+def negligible(x, y, fraction, atol, rtol, least):
+    """Whether all |x| <= max(atol + rtol |y|, least), with atol and least in units of ``fraction``; False for nan."""
+    # no exit inside a tile, so that it becomes vector instructions
+    for first in range(0, x.size, BDF_OPTIONS.tile):
+        n_larger = 0
+        for l in range(first, min(first + BDF_OPTIONS.tile, x.size)):
+            bound, smallest = atol * fraction[l] + rtol * abs(y[l]), least * fraction[l]
+            n_larger += 0 if abs(x[l]) <= (bound if bound > smallest else smallest) else 1
+        if n_larger > 0:
             return False
     return True
 
@@ -182,47 +217,47 @@ def negligible(x, y, share, atol, rtol, least):
 def newton_iteration(flow, closure, constants, schedule, work, equations, tolerances, rtol, atol, steps):
     """Solve d = c f(y + d) - psi from the prediction y; the number of iterations, negative if it did not converge.
 
-    NEW and D0 are left at the solution.  A correction far below the tolerance, or at rounding level, ends the iteration
-    as converged.  The rate of two corrections foretells how many more it takes: where these are too many, or where the
-    velocity is not finite, it ends as failed at once.
+    ``y_new`` and ``d`` of ``ROW`` are left at the solution.  A correction far below the tolerance, or at rounding
+    level, ends the iteration as converged.  The ratio of two corrections predicts how many more are needed: if these
+    are too many, or if the velocity is not finite, the iteration fails at once.
     """
     rows, real_state = steps.rows, steps.real_state
-    tolerance, t_new, n, before = tolerances.newton, real_state[END], rows.shape[1], 0.0
-    c = (t_new - real_state[T]) / ALPHA[steps.int_state[ORDER]]
-    new, d, psi, scale, b, x = rows[NEW], rows[D0], rows[PSI], rows[SCALE], rows[F], rows[X]
-    y, share = rows[Y], rows[SHARES]
+    tolerance, t_new, n, size_before = tolerances.newton, real_state[BDF_REAL.t_new], rows.shape[1], 0.0
+    c = (t_new - real_state[STEP_REAL.t]) / ALPHA[steps.int_state[BDF_INT.order]]
+    new, d, psi, scale = rows[ROW.y_new], rows[ROW.d], rows[ROW.psi], rows[ROW.scale]
+    b, x, y, fraction = rows[ROW.residual], rows[ROW.x], rows[ROW.y], rows[ROW.fractions]
     clear(d)
     for l in range(n):
-        x[l] = y[l] / share[l]
-    rounded = tolerances.rounding * largest(x)
-    for k in range(ITERATIONS):
-        velocity(flow, closure, constants, schedule, work, min(t_new, real_state[EDGE]), new, b)
-        steps.int_state[SPENT] += 1
+        x[l] = y[l] / fraction[l]
+    rounding = tolerances.rounding * largest(x)
+    for k in range(BDF_OPTIONS.max_iterations):
+        velocity(flow, closure, constants, schedule, work, min(t_new, real_state[BDF_REAL.last_time]), new, b)
+        steps.int_state[STEP_INT.evaluations] += 1
         bad = 0.0
         for l in range(n):
-            # 0 for finite numbers, nan else: a test without a branch, so that the loop stays vector instructions
+            # 0 for finite numbers, nan otherwise: a test without a branch, so that the loop stays vector instructions
             bad += 0.0 * b[l]
             b[l] = c * b[l] - psi[l] - d[l]
         if bad != 0.0:
             return -(k + 1)
-        correct(equations, real_state[C], b, x)
+        correct(equations, real_state[BDF_REAL.c], b, x)
         # Ignore corrections at rounding level, except the first one: the error estimate uses it.
-        least = rounded if real_state[TRIED] == t_new else 0.0
-        real_state[TRIED] = t_new
-        if negligible(x, y, share, 0.1 * tolerance * atol, 0.1 * tolerance * rtol, least):
+        least = rounding if real_state[BDF_REAL.corrected] == t_new else 0.0
+        real_state[BDF_REAL.corrected] = t_new
+        if negligible(x, y, fraction, 0.1 * tolerance * atol, 0.1 * tolerance * rtol, least):
             return k + 1
         size = norm(x, scale)
-        rate = size / before if k > 0 else 0.0
-        # a geometric series: the corrections to come add up to rate^(left) / (1 - rate) of this one
-        if k > 0 and (rate >= 1.0 or rate ** (ITERATIONS - k) / (1.0 - rate) * size > tolerance):
+        rate = size / size_before if k > 0 else 0.0
+        # geometric series: the remaining corrections add up to rate^(number left) / (1 - rate) of this one
+        if k > 0 and (rate >= 1.0 or rate ** (BDF_OPTIONS.max_iterations - k) / (1.0 - rate) * size > tolerance):
             return -(k + 1)
         for l in range(n):
             new[l] += x[l]
             d[l] += x[l]
         if k > 0 and rate / (1.0 - rate) * size < tolerance:
             return k + 1
-        before = size
-    return -ITERATIONS
+        size_before = size
+    return -BDF_OPTIONS.max_iterations
 
 
 @jit(no_reference_counting=True)
@@ -244,12 +279,12 @@ def next_order(D, order, error, scale):
     """
     change, best = 0, error ** (-1.0 / (order + 1)) if error > 0.0 else inf
     if order > 1:
-        size = abs(ERROR[order - 1]) * norm(D[order], scale)
+        size = abs(ERROR_CONSTANT[order - 1]) * norm(D[order], scale)
         lower = size ** (-1.0 / order) if size > 0.0 else inf
         if lower >= best:
             change, best = -1, lower
-    if order < MOST:
-        size = abs(ERROR[order + 1]) * norm(D[order + 2], scale)
+    if order < BDF_OPTIONS.max_order:
+        size = abs(ERROR_CONSTANT[order + 1]) * norm(D[order + 2], scale)
         higher = size ** (-1.0 / (order + 2)) if size > 0.0 else inf
         if higher > best:
             change, best = 1, higher
@@ -258,78 +293,81 @@ def next_order(D, order, error, scale):
 
 @jit(no_reference_counting=True)
 def stale(schedule, real_state):
-    """Whether the rates differ from the last Jacobian's, clock[U] and clock[U_V], by a share STALE."""
-    pieces, now, u, u_v = schedule.pieces, schedule.factors, real_state[U], real_state[U_V]
+    """Whether the rates differ from those in the last Jacobian by a fraction ``stale_rate``."""
+    pieces, now, u, u_v = schedule.pieces, schedule.factors, real_state[BDF_REAL.u], real_state[BDF_REAL.u_v]
     if pieces.channels.size == 0:
         return False
-    factors(min(real_state[T], real_state[EDGE]), pieces.channels, pieces.codes, pieces.edges, pieces.data, now)
-    return abs(now[0] - u) > STALE * u or abs(now[1] - u_v) > STALE * u_v
+    t = min(real_state[STEP_REAL.t], real_state[BDF_REAL.last_time])
+    factors(t, pieces.channels, pieces.codes, pieces.edges, pieces.data, now)
+    return abs(now[0] - u) > BDF_OPTIONS.stale_rate * u or abs(now[1] - u_v) > BDF_OPTIONS.stale_rate * u_v
 
 
 @jit(no_reference_counting=True)
 def change_step(steps, factor):
-    """Go on with steps ``factor`` times as long.
+    """Continue with steps ``factor`` times as long.
 
-    The count of equal steps begins anew: the order is compared only where the differences belong to one length.
+    The count of equal steps restarts, because orders are compared only if the differences belong to one length.
     """
-    rescale(steps.D, steps.int_state[ORDER], factor)
-    steps.int_state[EQUAL] = 0
+    rescale(steps.D, steps.int_state[BDF_INT.order], factor)
+    steps.int_state[BDF_INT.equal_steps] = 0
 
 
 @jit(fast=True, no_reference_counting=True)
 def attempt(iterate, flow, closure, constants, schedule, work, equations, tolerances, rtol, atol, steps):
-    """Try steps until the error of one is acceptable; return (how it ended, that error, the safety factor).
+    """Try steps until the error of one is acceptable; return (a ``RETURN`` code, that error, the safety factor).
 
-    A step whose Newton iteration fails asks for a new Jacobian once, by ``place[ASKED]``, and is then tried again as it
-    was; with that Jacobian it becomes shorter.  A step whose error is too large becomes shorter by what the error says;
-    the factorised matrix stays, as c changes little.
+    If its Newton iteration fails, a step requests a new Jacobian once (``BDF_INT.requested``) and is then tried again
+    at the same length; if it fails with that Jacobian, it becomes shorter.  If its error is too large, a step becomes
+    shorter by a factor that follows from the error; the factorised matrix stays, because c changes little.
     """
     rows, D, real_state, int_state = steps.rows, steps.D, steps.real_state, steps.int_state
-    t, h, order, bound = real_state[T], real_state[H], int_state[ORDER], real_state[BOUND]
-    new, d, scale, share = rows[NEW], rows[D0], rows[SCALE], rows[SHARES]
+    t, h, bound = real_state[STEP_REAL.t], real_state[STEP_REAL.h], real_state[BDF_REAL.bound]
+    order = int_state[BDF_INT.order]
+    new, d, scale, fraction = rows[ROW.y_new], rows[ROW.d], rows[ROW.scale], rows[ROW.fractions]
     least = 10 * (np.nextafter(t, inf) - t)
-    current = again = int_state[ASKED] == 1
-    int_state[ASKED] = 0
+    new_jacobian = again = int_state[BDF_INT.requested] == 1
+    int_state[BDF_INT.requested] = 0
     while True:
-        # a step may be tried again at the same length with a new Jacobian, even where it is the least
-        if not (h >= least or again):  # nan, too, from velocities that overflow
-            return VANISHED, 0.0, 0.0
+        # a step may be tried again at the same length with a new Jacobian, even if it is below the least length
+        if not (h >= least or again):  # also true for nan, from velocities that overflow
+            return RETURN.step_too_small, 0.0, 0.0
         if not again:
-            real_state[END] = t + h
-            if real_state[END] > bound:
-                real_state[END] = bound
-                # landing on a knot: no formula may use values from behind it
+            real_state[BDF_REAL.t_new] = t + h
+            if real_state[BDF_REAL.t_new] > bound:
+                real_state[BDF_REAL.t_new] = bound
+                # land on the knot, because no formula may use values from behind it
                 change_step(steps, (bound - t) / h)
-                int_state[FACTORISED] = 0
+                int_state[BDF_INT.factorised] = 0
         again = False
-        h = real_state[END] - t
+        h = real_state[BDF_REAL.t_new] - t
         predict(D, order, atol, rtol, rows)
-        if int_state[FACTORISED] == 0:
-            real_state[C] = h / ALPHA[order]
-            factorise(equations, real_state[C])
-            int_state[FACTORISED] = 1
-            int_state[FACTORISATIONS] += 1
+        if int_state[BDF_INT.factorised] == 0:
+            real_state[BDF_REAL.c] = h / ALPHA[order]
+            factorise(equations, real_state[BDF_REAL.c])
+            int_state[BDF_INT.factorised] = 1
+            int_state[BDF_INT.factorisations] += 1
         iterations = iterate(flow, closure, constants, schedule, work, equations, tolerances, rtol, atol, steps)
         if iterations < 0:
-            int_state[FACTORISED] = 0
-            # the old Jacobian may be at fault: ask for one here before the step is made shorter
-            if not current:
-                real_state[H], int_state[ASKED] = h, 1
+            int_state[BDF_INT.factorised] = 0
+            # the old Jacobian may be the cause: request one here before the step is made shorter
+            if not new_jacobian:
+                real_state[STEP_REAL.h], int_state[BDF_INT.requested] = h, 1
                 predict(D, order, atol, rtol, rows)
-                return NEW_JACOBIAN, 0.0, 0.0
+                return RETURN.new_jacobian, 0.0, 0.0
             h *= 0.5
             change_step(steps, 0.5)
             continue
-        # a solution that took many iterations will take more at a longer step: grow less
-        safety = SAFETY * (2 * ITERATIONS + 1) / (2 * ITERATIONS + iterations)
+        # grow less after many iterations, because a longer step needs more of them
+        limit = BDF_OPTIONS.max_iterations
+        safety = BDF_OPTIONS.safety * (2 * limit + 1) / (2 * limit + iterations)
         for l in range(new.size):
-            scale[l] = 1.0 / (atol * share[l] + rtol * abs(new[l]))
-        error = abs(ERROR[order]) * norm(d, scale)
+            scale[l] = 1.0 / (atol * fraction[l] + rtol * abs(new[l]))
+        error = abs(ERROR_CONSTANT[order]) * norm(d, scale)
         if not error > 1.0:
-            real_state[H] = h
-            return ACCEPTED, error, safety
-        # the factorised matrix is kept although c changes: Newton converges with a c of the same size
-        factor = max(SMALLEST, safety * error ** (-1.0 / (order + 1)))
+            real_state[STEP_REAL.h] = h
+            return RETURN.step_accepted, error, safety
+        # the factorised matrix stays although c changes: Newton converges with a c of the same size
+        factor = max(BDF_OPTIONS.min_factor, safety * error ** (-1.0 / (order + 1)))
         h *= factor
         change_step(steps, factor)
 
@@ -338,14 +376,14 @@ def attempt(iterate, flow, closure, constants, schedule, work, equations, tolera
 def accept(steps):
     """Take the step that was tried: y, its differences, and the time.
 
-    D^(k + 1) is d, D^(k + 2) what d gained on the one before; lower differences are running sums from the top.
+    D^(k + 1) is d, D^(k + 2) the change of d from the last step; lower differences are running sums from the top.
     """
-    rows, D, real_state, order = steps.rows, steps.D, steps.real_state, steps.int_state[ORDER]
-    y, d = rows[Y], rows[D0]
-    steps.int_state[EQUAL] += 1
-    copy(y, rows[OLD])
-    copy(rows[NEW], y)
-    real_state[BEFORE], real_state[T] = real_state[T], real_state[END]
+    rows, D, real_state, order = steps.rows, steps.D, steps.real_state, steps.int_state[BDF_INT.order]
+    y, d = rows[ROW.y], rows[ROW.d]
+    steps.int_state[BDF_INT.equal_steps] += 1
+    copy(y, rows[ROW.y_before])
+    copy(rows[ROW.y_new], y)
+    real_state[STEP_REAL.t_before], real_state[STEP_REAL.t] = real_state[STEP_REAL.t], real_state[BDF_REAL.t_new]
     for l in range(y.size):
         D[order + 2, l] = d[l] - D[order + 1, l]
         D[order + 1, l] = d[l]
@@ -356,84 +394,90 @@ def accept(steps):
 
 @jit(no_reference_counting=True)
 def record(times, every_step, pause, steps):
-    """Record the output times up to the last step's, and this one; False, and nothing, at a pause or for room."""
-    y, real_state, int_state, out = steps.rows[Y], steps.real_state, steps.int_state, steps.out
-    n, later, due = y.size, real_state[T], int_state[OUTPUT]
-    while due < times.size and times[due] <= later:
-        due += 1
-    rows = due + every_step  # with every step recorded an output time that is a step's end is a bound: a pause
-    if pause or int_state[RECORDED] + rows - int_state[OUTPUT] > len(out):
-        int_state[OUTPUT] = due
+    """Record the output times up to that of the last step, and this one.
+
+    Return False, and record nothing, at a pause or if ``out`` is too small.
+    """
+    y, real_state, int_state, out = steps.rows[ROW.y], steps.real_state, steps.int_state, steps.out
+    n, later, first = y.size, real_state[STEP_REAL.t], int_state[STEP_INT.next_output]
+    following = first
+    while following < times.size and times[following] <= later:
+        following += 1
+    int_state[STEP_INT.next_output] = following
+    # with every step recorded, an output time at the end of a step is a bound, so there is a pause
+    last = following + every_step
+    if pause or int_state[STEP_INT.n_recorded] + last - first > len(out):
         return False
-    for at in range(int_state[OUTPUT], rows):
-        time = times[at] if at < due else later
-        row = out[int_state[RECORDED]]
+    for at in range(first, last):
+        time = times[at] if at < following else later
+        row = out[int_state[STEP_INT.n_recorded]]
         if time == later:
             copy(y, row[:n])
         else:
-            interpolate(steps.D, int_state[ORDER], later, real_state[H], time, row[:n])
-        row[n], row[n + 1] = real_state[ACCOUNT], time
-        int_state[RECORDED] += 1
-    int_state[OUTPUT] = due
+            interpolate(steps.D, int_state[BDF_INT.order], later, real_state[STEP_REAL.h], time, row[:n])
+        row[n], row[n + 1] = real_state[STEP_REAL.accumulated_error], time
+        int_state[STEP_INT.n_recorded] += 1
     return True
 
 
 @jit(fast=True, no_reference_counting=True)
-def advance(iterate, flow, closure, constants, schedule, work, control, equations, tolerances, times, every_step,
-budget,
-          steps):  # fmt: skip
-    """Step until ``budget`` evaluations are spent or the last step is worth a look; or steps vanish.
+def advance(
+    iterate, flow, closure, constants, schedule, work, control, equations, tolerances, times, every_step, budget, steps
+):  # fmt: skip
+    """Step until ``budget`` evaluations are spent or the last step needs a check in Python; return a ``RETURN`` code.
 
-    ``iterate`` is ``newton_iteration``.  NEW_JACOBIAN asks for one at (clock[END], rows[NEW]), in the middle of a step,
-    or before one under a schedule.  Output times are interpolated: landing on them would force the run to small steps.
-    The account of eps_g takes ERROR[k] d through the gradient of eps_g, step by step.
+    ``iterate`` is ``newton_iteration``.  ``RETURN.new_jacobian`` requests a Jacobian at (``BDF_REAL.t_new``,
+    ``ROW.y_new``), in the middle of a step, or before one under a schedule.  Output times are interpolated, because
+    landing on them would force small steps.  The accumulated error of eps_g sums ERROR_CONSTANT[k] d times the gradient
+    of eps_g over the steps.
     """
     rows, real_state, int_state = steps.rows, steps.real_state, steps.int_state
-    y, d, scale = rows[Y], rows[D0], rows[SCALE]
-    finish = int_state[SPENT] + budget
+    y, d, scale = rows[ROW.y], rows[ROW.d], rows[ROW.scale]
+    last_evaluation = int_state[STEP_INT.evaluations] + budget
     eps_g = close(closure, constants, work, 1.0, y)
-    # whether students are nearly parallel before the first step: leaving that state is worth a look, too
-    near = needs_check(constants, work, control, y, eps_g)[1]
+    # whether students are nearly parallel before the first step: the step that leaves this state needs a check, too
+    are_parallel = needs_check(constants, work, control, y, eps_g)[1]
     while True:
         rate, size = constants.gradient_rate, constants.error_size
         factor = tightening(eps_g, work.S, work.A, work.B, rate, tolerances.sensitive, size)
         factor = max(factor, tolerances.least_factor)
         rtol, atol = factor * tolerances.rtol, max(factor * tolerances.atol, tolerances.least_atol)
-        if int_state[ASKED] == 0:
-            t, h = real_state[T], real_state[H]
+        if int_state[BDF_INT.requested] == 0:
+            t, h = real_state[STEP_REAL.t], real_state[STEP_REAL.h]
             if stale(schedule, real_state):
-                real_state[END], int_state[FACTORISED] = t, 0
-                copy(y, rows[NEW])
-                return NEW_JACOBIAN
+                real_state[BDF_REAL.t_new], int_state[BDF_INT.factorised] = t, 0
+                copy(y, rows[ROW.y_new])
+                return RETURN.new_jacobian
             least = 10 * (np.nextafter(t, inf) - t)
             if h > control.max_step or h < least:
-                real_state[H] = control.max_step if h > control.max_step else least
-                change_step(steps, real_state[H] / h)
-        ended, error, safety = attempt(
+                real_state[STEP_REAL.h] = control.max_step if h > control.max_step else least
+                change_step(steps, real_state[STEP_REAL.h] / h)
+        code, error, safety = attempt(
             iterate, flow, closure, constants, schedule, work, equations, tolerances, rtol, atol, steps
         )
-        if ended != ACCEPTED:
-            return ended
+        if code != RETURN.step_accepted:
+            return code
         accept(steps)
-        eps_g, order = close(closure, constants, work, 1.0, y), int_state[ORDER]
-        if int_state[EQUAL] > order:
+        eps_g, order = close(closure, constants, work, 1.0, y), int_state[BDF_INT.order]
+        if int_state[BDF_INT.equal_steps] > order:
             change, factor = next_order(steps.D, order, error, scale)
             # lengths and orders change together and rarely: between changes differences are simple sums
-            int_state[ORDER], factor = order + change, min(LARGEST, safety * factor)
-            real_state[H] *= factor
+            int_state[BDF_INT.order], factor = order + change, min(BDF_OPTIONS.max_factor, safety * factor)
+            real_state[STEP_REAL.h] *= factor
             change_step(steps, factor)
-            int_state[FACTORISED] = 0
+            int_state[BDF_INT.factorised] = 0
         else:
-            # a change of step or order rescales D: the last share is taken again
+            # a change of step or order rescales D, and the error of the step before is taken again
             if constants.error_size > 0.0:
-                change = difference_of_eps_g(closure, constants, schedule, work, y, eps_g, ERROR[order], d)
+                change = difference_of_eps_g(closure, constants, schedule, work, y, eps_g, ERROR_CONSTANT[order], d)
             else:
-                change = ERROR[order] * change_of_eps_g(constants, work, d)
-            real_state[SHARE] = abs(change) / max(eps_g, tolerances.least_atol)
-        real_state[ACCOUNT] += real_state[SHARE]
-        was = near
-        unusual, near = needs_check(constants, work, control, y, eps_g)
-        look = unusual or was or near
-        pause = look or real_state[T] >= real_state[BOUND] or int_state[SPENT] >= finish
+                change = ERROR_CONSTANT[order] * change_of_eps_g(constants, work, d)
+            real_state[BDF_REAL.step_error] = abs(change) / max(eps_g, tolerances.least_atol)
+        real_state[STEP_REAL.accumulated_error] += real_state[BDF_REAL.step_error]
+        were_parallel = are_parallel
+        unusual, are_parallel = needs_check(constants, work, control, y, eps_g)
+        check = unusual or were_parallel or are_parallel
+        at_bound = real_state[STEP_REAL.t] >= real_state[BDF_REAL.bound]
+        pause = check or at_bound or int_state[STEP_INT.evaluations] >= last_evaluation
         if not record(times, every_step, pause, steps):
-            return LOOK if look else PLAIN
+            return RETURN.check_in_python if check else RETURN.pause

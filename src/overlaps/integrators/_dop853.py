@@ -1,21 +1,21 @@
-"""Steps of DOP853 in one compiled function, until something is worth a look from Python.
+"""Steps of DOP853 in one compiled function, until a step needs a check in Python.
 
 The method is the explicit Runge-Kutta formula of order 8 of Dormand and Prince, as in SciPy: twelve stages, the last of
 which becomes the first of the next step, and two estimates of the error, of order 5 and 3.  SciPy's step control takes
-the root mean square of the estimates over all entries.  Here one number stands beside them: the change of eps_g that
-the errors make, in units of its own tolerance (``judge``); the larger of the two accepts, rejects and sets the length.
-eps_g is a small difference of large overlaps, so entries that are accurate one by one do not make it so.
+the root mean square of the estimates over all entries.  Here a second criterion is added: the change of eps_g by the
+errors, in units of its own tolerance (``eps_g_error``).  The larger of the two decides whether the step is accepted,
+and sets the next length.  eps_g is a small difference of large overlaps, so accurate entries do not make it accurate.
 
-A step lands on each output time, and may not look beyond a knot of a schedule: a stage at the knot itself reads the
+A step lands on each output time and never evaluates beyond a knot of a schedule: a stage at the knot itself reads the
 rates of the last float before it (``before_knot``), and the step from the knot evaluates its first stage again.
 
-The closure and the flow come as first-class functions: one integrator serves every kernel of their signatures, is
-compiled once and lies on the disk.
+The closure and the flow are first-class functions: one integrator serves every kernel of their signatures, is compiled
+once and is cached on the disk.
 
-Python (``burst.RungeKutta``) makes and keeps the arrays of ``Steps``; ``_many`` keeps them for a thread of a batch.
-``k[0]`` always holds the velocity at ``y``: whoever changes ``y`` between two calls fills it anew.  The first call of a
-run comes with no evaluations in ``place``, and evaluates it.  S, w, A, B in ``Work`` are those of the last evaluation,
-the end of the last step that was tried: after an accepted step they belong to ``y``, and Python reads them.
+Python makes the arrays of ``Steps`` (``compiled_steps.RungeKutta``; ``_batch`` for a thread of a batch).  ``k[0]``
+always holds the velocity at ``y``: code that changes ``y`` between two calls must fill it anew.  The first call of a
+run starts with ``STEP_INT.evaluations`` = 0 and evaluates it.  S, w, A, B in ``Work`` belong to the last evaluation,
+the end of the last step that was tried; after an accepted step they belong to ``y``, and Python reads them.
 """
 
 from math import hypot, inf, sqrt
@@ -29,107 +29,112 @@ from .._base.lazy_compilation import small
 from ..flow import copy, gather_groups
 from ..flow.velocity import SYSTEM, change_of_eps_g, difference_of_eps_g, velocity
 from ..models import reached
-from ._steps import (
-    ACCOUNT,
-    BEFORE,
-    LOOK,
-    OUTPUT,
-    PLAIN,
-    RECORDED,
-    SPENT,
-    VANISHED,
-    Control,
-    H,
-    T,
-    needs_check,
-    parallel,
-)
+from ._steps import RETURN, STEP_INT, STEP_REAL, Control, needs_check, parallel
 
 
 @typed_namedtuple
 class Steps(NamedTuple):
-    """The arrays of a run that a march changes."""
+    """The arrays of a run that ``advance`` changes."""
 
     y: VECTOR  # packed overlaps after the last accepted step
-    before: VECTOR  # the same before it
-    new: VECTOR  # room: the argument of a stage, and the end of the step that is tried
-    k: MATRIX  # (ROWS, n): velocities of the stages, of which k[0] is that at y, and what estimates the error
-    real_state: VECTOR  # T, H, ACCOUNT, BEFORE
-    int_state: INTS  # OUTPUT, RECORDED, SPENT
-    out: MATRIX  # records
+    y_before: VECTOR  # packed overlaps before that step
+    y_new: VECTOR  # workspace: the argument of a stage, and the end of the step that is tried
+    k: MATRIX  # (K_ROW.n_rows, n): velocities of the stages, of which k[0] is that at y; see ``StageRow`` for the rest
+    real_state: VECTOR  # see ``STEP_REAL``
+    int_state: INTS  # see ``STEP_INT``
+    out: MATRIX  # recorded points
 
 
-BEGIN = REAL(*SYSTEM, Control.type, REAL, Steps.type)
-SIGNATURE = INT(*SYSTEM, Control.type, VECTOR, BOOL, INT, Steps.type)
+BEGIN_SIGNATURE = REAL(*SYSTEM, Control.type, REAL, Steps.type)
+ADVANCE_SIGNATURE = INT(*SYSTEM, Control.type, VECTOR, BOOL, INT, Steps.type)
 
-# Of the overlaps, which are of order one.  Errors of eps_g below are rounding, which no shorter step removes.
-ROUNDING = 1e-16
-# Of the error estimate, in units of the rounding of the velocities.  Below, steps shrink on rounding; above, errors
-# that a shorter step would remove pass for rounding.
-NOISE = 3.0
-# Rounding of a difference of two eps_g, in units of the size of what cancels in them.  Below, steps shrink on rounding.
-DIFFERENCE = 4e-15
-# In units of ROUNDING: errors of eps_g up to here pass where eps_g itself is hardly more than rounding of its terms.
-INVISIBLE = 1e4
-# Least error where rounding rules.  Without it an estimate that vanishes by accident would lengthen the step tenfold.
-QUIET = (0.9 / 1.2) ** 8
-VELOCITIES = np.int64(13)  # an int64, not a literal: numba would compile again for each literal
-FIFTH, THIRD, ZERO, ROWS = 13, 14, 15, 16  # rows of k behind the velocities: two estimates of the error, zeros
+
+class ErrorOptions(NamedTuple):
+    """Tunable numbers of the error control of eps_g.  Smaller ones make steps shrink on rounding."""
+
+    # Rounding of the overlaps, which are of order one. Smaller errors of eps_g are rounding, which no shorter step
+    # removes.
+    rounding: float = 1e-16
+    # Weight of the rounding of the velocities in the error estimate. Doubled: errors that a shorter step would remove
+    # are taken for rounding.
+    velocity_noise: float = 3.0
+    # Rounding of a difference of two eps_g, in units of the size of the terms that cancel in them.
+    difference_rounding: float = 4e-15
+    # Errors up to this many ``rounding`` are allowed where eps_g itself is hardly more than rounding of its terms.
+    max_hidden: float = 1e4
+    # Least error, in units of the tolerance, where rounding dominates. Without it an estimate that vanishes by accident
+    # would lengthen the step tenfold.
+    min_error: float = (0.9 / 1.2) ** 8
+
+
+class StageRow(NamedTuple):
+    """Rows of k behind the 13 velocities."""
+
+    n_velocities: int = 13
+    error5: int = 13  # error estimate of order 5
+    error3: int = 14  # error estimate of order 3
+    zero: int = 15
+    n_rows: int = 16
+
+
+ERROR_OPTIONS, K_ROW = ErrorOptions(), StageRow()
 STAGES = np.vstack([DOP853.A, DOP853.B])  # the last one is the step itself
 NODES, E3, E5 = (np.ascontiguousarray(getattr(DOP853, x)) for x in ("C", "E3", "E5"))
 
 
 @jit(no_reference_counting=True)
-def floor(h, eps_g, S, A, B, eta):
-    """Size of the errors of eps_g that a step h should not try to avoid; A, B are those at its end.
+def rounding_error(h, eps_g, S, A, B, eta):
+    """Size of the errors of eps_g that a shorter step than h cannot reduce; A, B are those at its end.
 
-    ROUNDING is what Q and R resolve.  That of the velocities, h |A| of it with an error estimate's weights, moves the
-    estimate whatever h does.  Where eps_g itself is hardly more than rounding of its terms, nothing sees smaller ones.
+    ``rounding`` is the resolution of Q and R.  The rounding of the velocities, h |A| of it with an error estimate's
+    weights, changes the estimate at any h.  Smaller errors are invisible where eps_g itself is hardly more than
+    rounding of its terms.
     """
     K, n = A.shape[1], S.shape[1]
     terms = rate = 0.0
-    for row in range(A.shape[0]):  # of all groups of blocks
+    for row in range(A.shape[0]):  # rows of all groups of blocks
         i = row // K * n + row % K
         for j in range(K):
             rate += abs(A[row, j])
             terms += abs(A[row, j] * S[i, j]) / (2 * eta)
         for m in range(B.shape[1]):
             terms += abs(B[row, m] * S[i, K + m]) / eta
-    return least_error(h, eps_g, rate, terms)
+    return rounding_error_of_sums(h, eps_g, rate, terms)
 
 
 @jit(no_reference_counting=True)
-def least_error(h, eps_g, rate, terms):
-    """The same from the sums |A| and of what A and B contribute to eps_g."""
-    hidden = INVISIBLE * min(1.0, 10 * ROUNDING * terms / max(eps_g, 1e-300)) ** 2
-    return ROUNDING * max(1.0, NOISE * h * rate * terms, hidden)
+def rounding_error_of_sums(h, eps_g, rate, terms):
+    """``rounding_error`` from the sum of |A| and from the sum of the terms by which A and B contribute to eps_g."""
+    rounding = ERROR_OPTIONS.rounding
+    hidden = ERROR_OPTIONS.max_hidden * min(1.0, 10 * rounding * terms / max(eps_g, 1e-300)) ** 2
+    return rounding * max(1.0, ERROR_OPTIONS.velocity_noise * h * rate * terms, hidden)
 
 
 @jit(no_reference_counting=True, cost=small)
-def judge(fifth, third, h, u, rtol, eps_g, S, A, B, eta):
-    """Error of eps_g in units of its tolerance, and relative to it, from two estimates of its change per unit time.
+def eps_g_error(fifth, third, h, u, rtol, eps_g, S, A, B, eta):
+    """(Error of eps_g in units of its tolerance, error relative to eps_g) from two estimates of its change per time.
 
     The two are combined as for the overlaps, for one number; u scales A and B under a schedule.
     """
     if fifth == 0.0 or not np.isfinite(fifth):
         return 0.0, 0.0
-    return weighed(fifth, third, h, floor(abs(h) * u, eps_g, S, A, B, eta), rtol, eps_g)
+    return scaled_error(fifth, third, h, rounding_error(abs(h) * u, eps_g, S, A, B, eta), rtol, eps_g)
 
 
 @jit(no_reference_counting=True)
-def weighed(fifth, third, h, least, rtol, eps_g):
-    """The same, given the errors that a step should not try to avoid."""
+def scaled_error(fifth, third, h, rounding, rtol, eps_g):
+    """``eps_g_error`` with a given rounding error of eps_g."""
     error = abs(h) * fifth * fifth / hypot(fifth, 0.1 * third)
-    judged = error / (rtol * eps_g + least)
-    return max(judged, QUIET if least > rtol * eps_g else 0.0), error / max(eps_g, least)
+    scaled = error / (rtol * eps_g + rounding)
+    return max(scaled, ERROR_OPTIONS.min_error if rounding > rtol * eps_g else 0.0), error / max(eps_g, rounding)
 
 
 @jit(no_reference_counting=True)
-def judge_change(change, rtol, eps_g, size, noise):
-    """The same where the change of eps_g is a difference of numbers of this size, with this relative noise."""
+def difference_error(change, rtol, eps_g, size, noise):
+    """``eps_g_error`` where the change of eps_g is a difference of numbers of this size, with this relative noise."""
     if change == 0.0 or not np.isfinite(change):
         return 0.0, 0.0
-    return weighed(change, 0.0, 1.0, DIFFERENCE * size, max(rtol, noise), eps_g)
+    return scaled_error(change, 0.0, 1.0, ERROR_OPTIONS.difference_rounding * size, max(rtol, noise), eps_g)
 
 
 @jit(no_reference_counting=True)
@@ -155,70 +160,73 @@ def size(x, less, y, control):
 
 @jit(no_reference_counting=True)
 def before_knot(knots, t):
-    """The last time before the first knot after t: a stage at a knot must not see the value after a jump."""
+    """The last time before the first knot after t: a stage at a knot must not read the value after a jump."""
     following = reached(knots, t)
     return np.nextafter(knots[following], -inf) if following < knots.size else inf
 
 
 @jit(no_reference_counting=True)
 def begin(flow, closure, constants, schedule, work, control, span, steps):
-    """Fill k[0] = dy/dalpha; return the length of the first step, by SciPy's rule.  S is left as of y.
+    """Fill k[0] = dy/dalpha; return the length of the first step, by SciPy's formula.  S belongs to y afterwards.
 
-    Two evaluations: one at y, one after a small Euler step, whose difference says how fast the velocity turns.
+    Two evaluations: one at y, one after a small Euler step.  Their difference estimates how fast the velocity changes.
     """
-    y, k, t = steps.y, steps.k, steps.real_state[T]
-    zero, now, later, h, d0, d1 = k[ZERO], k[0], k[1], 0.0, 0.0, 0.0
+    y, k, t = steps.y, steps.k, steps.real_state[STEP_REAL.t]
+    zero, velocity_now, velocity_later, h, d0, d1 = k[K_ROW.zero], k[0], k[1], 0.0, 0.0, 0.0
     for i in range(2):
         at = min(t + h, before_knot(schedule.pieces.knots, t)) if i else t
-        velocity(flow, closure, constants, schedule, work, at, later if i else y, steps.new if i else now)
+        argument, result = velocity_later if i else y, steps.y_new if i else velocity_now
+        velocity(flow, closure, constants, schedule, work, at, argument, result)
         if i == 0:
-            d0, d1 = size(y, zero, y, control), size(now, zero, y, control)
+            d0, d1 = size(y, zero, y, control), size(velocity_now, zero, y, control)
             h = min(1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1, span)
             for a in range(y.size):
-                later[a] = y[a] + h * now[a]
+                velocity_later[a] = y[a] + h * velocity_now[a]
     M = work.B.shape[1]
     gather_groups(y, constants.s, constants.p, constants.K, M, constants.trains_v, work.S, work.w)
-    largest = max(d1, size(steps.new, now, y, control) / h)
-    return min(100 * h, max(1e-6, h * 1e-3) if largest <= 1e-15 else (0.01 / largest) ** 0.125, span)
+    rate = max(d1, size(steps.y_new, velocity_now, y, control) / h)
+    return min(100 * h, max(1e-6, h * 1e-3) if rate <= 1e-15 else (0.01 / rate) ** 0.125, span)
 
 
 @jit(fast=True, no_reference_counting=True)
 def advance(flow, closure, constants, schedule, work, control, times, every_step, budget, steps):
-    """Step until ``budget`` evaluations are spent or the last step is worth a look; say which.
+    """Step until ``budget`` evaluations are spent or the last step needs a check in Python; return a ``RETURN`` code.
 
-    k[0] is evaluated where there were no evaluations before, and again at a knot, where rates may jump.  Output times
-    are stepped onto; the step after them may be as long as the one that they cut short.  A step is VANISHED below ten
+    k[0] is evaluated where there were no evaluations before, and again at a knot, where rates may jump.  Steps land on
+    output times; the step after them may be as long as the one that they cut short.  A step is too small below ten
     times the distance of floats at t.
     """
-    y, new, k, real_state, int_state, out = steps.y, steps.new, steps.k, steps.real_state, steps.int_state, steps.out
+    y, new, k, real_state, int_state, out = steps.y, steps.y_new, steps.k, steps.real_state, steps.int_state, steps.out
     rtol, atol, knots = control.rtol, control.atol, schedule.pieces.knots
-    n, end, err5, err3, zero = y.size, int_state[SPENT] + budget, k[FIFTH], k[THIRD], k[ZERO]
-    near = control.kinks and parallel(work.S, constants.K)
+    err5, err3, zero = k[K_ROW.error5], k[K_ROW.error3], k[K_ROW.zero]
+    n, end = y.size, int_state[STEP_INT.evaluations] + budget
+    are_parallel = control.kinked and parallel(work.S, constants.K)
     while True:
-        t, proposed, bound = real_state[T], real_state[H], times[int_state[OUTPUT]]
+        t, proposed = real_state[STEP_REAL.t], real_state[STEP_REAL.h]
+        bound = times[int_state[STEP_INT.next_output]]
         least = 10 * (np.nextafter(t, inf) - t)
         h_abs = max(min(proposed, control.max_step), least)
         rejected = False
-        edge, first = inf, 1 if int_state[SPENT] > 0 else 0
+        last_time, first = inf, 1 if int_state[STEP_INT.evaluations] > 0 else 0
         if knots.size > 0:
-            edge = before_knot(knots, t)
+            last_time = before_knot(knots, t)
             passed = reached(knots, t)
             if passed > 0 and knots[passed - 1] == t:
                 first = 0  # the velocity may have jumped
         while True:
-            if not h_abs >= least:  # nan, too, from velocities that overflow
-                return VANISHED
+            if not h_abs >= least:  # also true for nan, from velocities that overflow
+                return RETURN.step_too_small
             later = min(t + h_abs, bound)
             h = h_abs = later - t
             eps_g = 0.0
             for i in range(first, 13):
                 at = t + NODES[i] * h if i < 12 else later
                 combine(y, h, STAGES[i], k, i, new)
-                eps_g = velocity(flow, closure, constants, schedule, work, min(at, edge), new, k[i])
-            int_state[SPENT] += 13 - first
+                eps_g = velocity(flow, closure, constants, schedule, work, min(at, last_time), new, k[i])
+            int_state[STEP_INT.evaluations] += 13 - first
             first = 1
-            combine(zero, 1.0, E5, k, VELOCITIES, err5)
-            combine(zero, 1.0, E3, k, VELOCITIES, err3)
+            combine(zero, 1.0, E5, k, K_ROW.n_velocities, err5)
+            combine(zero, 1.0, E3, k, K_ROW.n_velocities, err3)
             fifth = third = 0.0
             for a in range(n):
                 scale = atol + rtol * max(abs(y[a]), abs(new[a]))
@@ -226,34 +234,37 @@ def advance(flow, closure, constants, schedule, work, control, times, every_step
                 third += (err3[a] / scale) ** 2
             error = h * fifth / sqrt((fifth + 0.01 * third) * n) if fifth > 0.0 or third > 0.0 else fifth
             if constants.error_size > 0.0:
-                part = h * sqrt(fifth / (fifth + 0.01 * third)) if fifth > 0.0 else 0.0
-                change = difference_of_eps_g(closure, constants, schedule, work, new, eps_g, part, err5)
-                judged, left = judge_change(change, rtol, eps_g, constants.error_size, constants.error_noise)
+                factor = h * sqrt(fifth / (fifth + 0.01 * third)) if fifth > 0.0 else 0.0
+                change = difference_of_eps_g(closure, constants, schedule, work, new, eps_g, factor, err5)
+                scaled, left = difference_error(change, rtol, eps_g, constants.error_size, constants.error_noise)
             else:
                 e5, e3 = change_of_eps_g(constants, work, err5), change_of_eps_g(constants, work, err3)
-                judged, left = judge(e5, e3, h, schedule.factors[0], rtol, eps_g, work.S, work.A, work.B, constants.eta)
-            error = max(error, judged)
+                u, S, A, B, eta = schedule.factors[0], work.S, work.A, work.B, constants.eta
+                scaled, left = eps_g_error(e5, e3, h, u, rtol, eps_g, S, A, B, eta)
+            error = max(error, scaled)
             if error < 1.0:
                 factor = min(10.0, 0.9 * error**-0.125) if error > 0.0 else 10.0
                 h_abs *= min(1.0, factor) if rejected else factor
                 break
             h_abs *= max(0.2, 0.9 * error**-0.125) if error == error else 0.2
             rejected = True
-        copy(y, steps.before)
+        copy(y, steps.y_before)
         copy(new, y)
         copy(k[12], k[0])
         landed = later == bound
-        real_state[T], real_state[H], real_state[BEFORE] = later, (max(h_abs, proposed) if landed else h_abs), t
-        real_state[ACCOUNT] += left
-        int_state[OUTPUT] += landed
-        was = near
-        unusual, near = needs_check(constants, work, control, y, eps_g)
-        if unusual or was or near:
-            return LOOK
-        if int_state[OUTPUT] == times.size or int_state[SPENT] >= end or int_state[RECORDED] == len(out):
-            return PLAIN
+        real_state[STEP_REAL.t], real_state[STEP_REAL.t_before] = later, t
+        real_state[STEP_REAL.h] = max(h_abs, proposed) if landed else h_abs
+        real_state[STEP_REAL.accumulated_error] += left
+        int_state[STEP_INT.next_output] += landed
+        were_parallel = are_parallel
+        unusual, are_parallel = needs_check(constants, work, control, y, eps_g)
+        if unusual or were_parallel or are_parallel:
+            return RETURN.check_in_python
+        finished = int_state[STEP_INT.next_output] == times.size
+        if finished or int_state[STEP_INT.evaluations] >= end or int_state[STEP_INT.n_recorded] == len(out):
+            return RETURN.pause
         if landed or every_step:
-            row = out[int_state[RECORDED]]
+            row = out[int_state[STEP_INT.n_recorded]]
             copy(y, row[:n])
-            row[n], row[n + 1] = real_state[ACCOUNT], later
-            int_state[RECORDED] += 1
+            row[n], row[n + 1] = real_state[STEP_REAL.accumulated_error], later
+            int_state[STEP_INT.n_recorded] += 1

@@ -1,25 +1,20 @@
-"""Common parts of all compiled steps: how they are controlled, and which of them are worth a look from Python.
+"""Common parts of the compiled steps: indices of their state, return codes, and the check after each step.
 
-A ``advance`` is one compiled function that makes steps until it has a reason to come back.  Python owns all arrays; a
-march changes them in place, so that the next call goes on where the last one ended, after Ctrl-C, too.  Two small
-arrays hold what is kept between calls, under names instead of numbers:
+``advance`` of each solver is one compiled function that makes steps until it has a reason to return.  Python owns all
+arrays; ``advance`` changes them in place, so the next call continues where the last one ended, after Ctrl-C, too.
+Two small arrays hold the state between calls: ``real_state``, indexed by ``STEP_REAL``, and ``int_state``, indexed by
+``STEP_INT``.  The solvers append entries of their own.  ``out`` takes the recorded points: a row is
+(y, accumulated error, t).  Python empties it after each return, and sets ``STEP_INT.n_recorded`` to 0.
 
-``clock`` (reals): T, the time of the last accepted step; H, the length of the next one; ACCOUNT, the sum of the errors
-of eps_g that steps have left, relative to it; BEFORE, the time before the last step.
-``place`` (integers): OUTPUT, the index of the next output time; RECORDED, rows of ``out`` that are filled; SPENT,
-evaluations of the right-hand side so far.
+``advance`` returns to Python when
 
-Each solver appends slots of its own.  ``out`` is the room for records: a row is (y, account, t).  Python empties it
-whenever a march comes back, and sets RECORDED to 0.
-
-A march comes back, and Python looks, when
-
-* no step is small enough: VANISHED;
-* the budget of evaluations is spent, the last output time is reached, or ``out`` is full: PLAIN.  Python then looks for
-  a key that was pressed, moves the progress bar and tests rules of quadrature;
-* the last step may be a reason to stop: LOOK.  Overlaps beyond ``most``, eps_g at ``level`` or below, a student with a
-  kink or under a rule whose norm is lost, a covariance that is not positive, kinked students nearly parallel.  The
-  step itself is accepted but not recorded: Python decides what it means and records it.
+* the step size has become too small: ``RETURN.step_too_small``;
+* the budget of evaluations is spent, the last output time is reached, or ``out`` is full: ``RETURN.pause``.  Python
+  then handles a pressed key, moves the progress bar and tests quadratures;
+* the last step may be a reason to stop: ``RETURN.check_in_python``.  This happens if an overlap exceeds
+  ``max_overlap``, if eps_g is at ``level`` or below, if a student with a kink or under a learning rule has lost its
+  norm, if a covariance is not positive, or if kinked students are nearly parallel.  The step itself is accepted but not
+  recorded: Python decides how to continue and records it.
 """
 
 from functools import cache
@@ -30,36 +25,67 @@ from .._base.jit import BOOL, REAL, compile_once, jit, typed_namedtuple
 from ..activations.bound import CLOSURE
 from ..flow import FLOW
 
-T, H, ACCOUNT, BEFORE = range(4)  # of ``clock``
-OUTPUT, RECORDED, SPENT = range(3)  # of ``place``
-VANISHED, PLAIN, LOOK = 0, 1, 2  # how a march comes back
-# Evaluations between two looks at most: more, and Ctrl-C is late; fewer, and Python shows in the time of small
-# closures.
-LARGEST = 10_000
-# Of atol: squared norm of a student that learns by a rule. Below, its angle is lost in the tolerance, and the run may
-# end with a sentence.
-UNRESOLVED = 1e-2
-# Sine^2 of the angle of two kinked students. Below, every step is watched, because the smallest angle of a run decides
-# what rtol is worth.
-NEAR = 1e-5
+
+class StepReal(NamedTuple):
+    """Indices of ``real_state``."""
+
+    t: int = 0  # time of the last accepted step
+    h: int = 1  # length of the next step
+    accumulated_error: int = 2  # sum of the errors of eps_g that the steps have left, relative to eps_g
+    t_before: int = 3  # time before the last step
+
+
+class StepInt(NamedTuple):
+    """Indices of ``int_state``."""
+
+    next_output: int = 0  # index of the next output time
+    n_recorded: int = 1  # rows of ``out`` that are filled
+    evaluations: int = 2  # evaluations of the right-hand side so far
+
+
+class Return(NamedTuple):
+    """Return codes of ``advance``; ``step_accepted`` is internal to the BDF."""
+
+    step_too_small: int = 0
+    pause: int = 1
+    check_in_python: int = 2
+    new_jacobian: int = 3  # the BDF needs a Jacobian
+    step_accepted: int = 4
+
+
+class StepChecks(NamedTuple):
+    """Tunable numbers of the checks after a step."""
+
+    # Evaluations between two returns to Python. Doubled: Ctrl-C waits longer; halved: small closures lose time in
+    # Python.
+    max_evaluations: int = 10_000
+    # Squared norm of a student under a learning rule, in units of atol, below which its angle is lost in the tolerance;
+    # the run may then end with a message.
+    unresolved_norm: float = 1e-2
+    # Sine^2 of the angle of two kinked students below which every step is checked, because the smallest angle of a run
+    # limits the accuracy that rtol can give. Doubled: more steps return to Python.
+    parallel_sine2: float = 1e-5
+
+
+STEP_REAL, STEP_INT, RETURN, STEP_CHECKS = StepReal(), StepInt(), Return(), StepChecks()
 
 
 @typed_namedtuple
 class Control(NamedTuple):
-    """Conditions that accept a step, or make it worth a look."""
+    """Conditions under which a step is accepted, or needs a check in Python."""
 
     rtol: REAL
     atol: REAL
     max_step: REAL
-    most: REAL  # the largest overlap that is no divergence
-    kinks: BOOL  # whether students have one
-    level: REAL  # of eps_g at which a run may stop; -inf for none, nan to look at every step
-    slack: REAL  # negative eigenvalue of the fields, over their trace, that is excused
+    max_overlap: REAL  # larger overlaps are a divergence
+    kinked: BOOL  # whether students have a kink
+    level: REAL  # eps_g at which a run may stop; -inf for none, nan to check every step
+    slack: REAL  # negative eigenvalue of the fields, over their trace, that is allowed
 
 
 @jit(fast=True, no_reference_counting=True)
 def positive(S, shift, c):
-    """Whether S + shift is positive definite, by Cholesky's decomposition, for which c has room; False for nan."""
+    """Whether S + shift is positive definite, by Cholesky's decomposition in the workspace c; False for nan."""
     for i in range(S.shape[1]):
         for j in range(i + 1):
             total = S[i, j] + (shift if i == j else 0.0)
@@ -76,11 +102,12 @@ def positive(S, shift, c):
 
 @jit(no_reference_counting=True)
 def parallel(S, K):
-    """Whether two students are parallel up to an angle whose sine^2 is NEAR, in some group of blocks."""
+    """Whether sine^2 of the angle of two students is below ``parallel_sine2``, in some group of blocks."""
     for at in range(0, S.shape[0], S.shape[1]):
         for i in range(K):
             for j in range(i):
-                if abs(1.0 - S[at + i, j] * S[at + i, j] / max(S[at + i, i] * S[at + j, j], 1e-300)) < NEAR:
+                sine2 = abs(1.0 - S[at + i, j] * S[at + i, j] / max(S[at + i, i] * S[at + j, j], 1e-300))
+                if sine2 < STEP_CHECKS.parallel_sine2:
                     return True
     return False
 
@@ -88,7 +115,7 @@ def parallel(S, K):
 @jit(no_reference_counting=True)
 def largest(x):
     """Largest |x_l|; inf where one is nan."""
-    a = b = c = d = bad = 0.0  # four chains: a comparison waits for the one before
+    a = b = c = d = bad = 0.0  # four independent chains, because a comparison waits for the one before
     for l in range(0, x.size - 3, 4):
         a, b, c, d = max(a, abs(x[l])), max(b, abs(x[l + 1])), max(c, abs(x[l + 2])), max(d, abs(x[l + 3]))
         bad += 0.0 * (x[l] + x[l + 1]) + 0.0 * (x[l + 2] + x[l + 3])
@@ -100,23 +127,23 @@ def largest(x):
 @jit(no_reference_counting=True)
 def needs_check(constants, work, control, y, eps_g):
     """(Whether y may be a reason to stop, whether two kinked students are nearly parallel) at the last evaluation."""
-    K, ruled, S = constants.K, constants.gradient_rate == inf, work.S
-    kinks, atol = control.kinks, control.atol
-    n, stop = S.shape[1], not largest(y) <= control.most or not eps_g > control.level
+    K, by_rule, S = constants.K, constants.gradient_rate == inf, work.S
+    kinked, atol = control.kinked, control.atol
+    n, stop = S.shape[1], not largest(y) <= control.max_overlap or not eps_g > control.level
     for at in range(0, len(S), n):
-        part, trace = S[at : at + n], 0.0
+        group, trace = S[at : at + n], 0.0
         for i in range(n):
-            trace += part[i, i]
-            stop = stop or (kinks and i < K and part[i, i] < 2 * atol)
-            stop = stop or (ruled and i < K and part[i, i] < UNRESOLVED * atol)
-        stop = stop or not positive(part, control.slack * trace, work.dS)
-    return stop, kinks and parallel(S, K)
+            trace += group[i, i]
+            stop = stop or (kinked and i < K and group[i, i] < 2 * atol)
+            stop = stop or (by_rule and i < K and group[i, i] < STEP_CHECKS.unresolved_norm * atol)
+        stop = stop or not positive(group, control.slack * trace, work.dS)
+    return stop, kinked and parallel(S, K)
 
 
 @cache
-def ready(flow, kernel, advance, signature):
+def compile_steps(flow, kernel, advance, signature):
     """The kernels of a flow and a closure; ``advance`` is compiled for the one signature, or read from the disk."""
     compile_once(advance, signature)
-    flow.compile(FLOW.args)  # with a return type numba would compile what Python calls once more
+    flow.compile(FLOW.args)  # without a return type, because numba would compile kernels that Python calls once more
     kernel.compile(CLOSURE.args)
     return flow, kernel

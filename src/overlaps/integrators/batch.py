@@ -1,32 +1,32 @@
-"""The engine of ``solve_many``: chunks of trajectories in threads, compiled; what needs Python goes by ``evolve``.
+"""The engine of ``solve_many``: chunks of trajectories in threads, compiled; ``evolve`` does those that need Python.
 
-A trajectory goes one of two ways.  By the compiled way ``advance_batch`` steps it with the machine code of ``solve``,
-the
-same ``begin`` and ``advance``, so that its digits are those of ``solve``.  By the way of Python ``evolve`` does all, as
-``solve`` would.  ``_Jobs.why`` decides before anything runs: a sentence for the compiled way (it becomes part of
-``Batch.method``), None for the other.  Python's way is for closures that compiled code cannot call, callable ``stop``,
-schedules with functions, other methods, students that begin equal and starts on the boundary of their cone.
+There are two call paths.  On the compiled path ``advance_batch`` steps a trajectory with the machine code of ``solve``,
+the same ``begin`` and ``advance``, so that its result is that of ``solve``, to the last bit.  On the Python path
+``evolve`` does all, as ``solve`` would.  ``_Jobs.reasons`` decides before anything runs: it is a sentence for the
+compiled path (which becomes part of ``Batch.method``), None for the other.  The Python path is for closures that
+compiled code cannot call, callable ``stop``, schedules with functions, other methods, students that are equal at the
+start, and starts on the boundary of the positive semi-definite matrices.
 
-The compiled way ends as FINISHED or as BY_PYTHON.  A step worth a look (``_steps``: a level of eps_g, divergence, lost
-positivity, parallel kinks) is BY_PYTHON: the compiled part is thrown away, and ``evolve`` integrates that trajectory
-from its start, because ``evolve`` alone knows what such a step means and words the message.
+The compiled path ends as ``STATUS.finished`` or as ``STATUS.needs_python``.  A step that needs a check (``_steps``: a
+level of eps_g, divergence, lost positivity, parallel kinks) gives ``needs_python``: the compiled result is discarded,
+and ``evolve`` integrates that trajectory from its start, because only ``evolve`` interprets such a step and composes
+the message.
 
-Who owns what.  ``_Jobs`` holds the arrays of the whole batch.  ``records`` (b, n, size + 1) are packed overlaps at the
-output times, or their sums over blocks, with the account of the error of eps_g behind them; nan where there are none.
-``ends`` (b, size + 1) and ``end`` (b,) are the last state of each and its time.  ``state`` (b,) is 0 until a trajectory
-is FINISHED, ``message`` and ``errors`` say why one is not.  A chunk of at most CHUNK trajectories is one job of the
-pool.  Inside, those with one schedule and equally many groups of blocks form one call of ``advance_batch``, with
-arrays of
-its own, which are copied into the batch when it returns: no two threads write to one place, and nothing depends on
-their number.
+Ownership.  ``_Jobs`` holds the arrays of the whole batch.  ``records`` (b, n, size + 1) are packed overlaps at the
+output times, or their sums over blocks, followed by the accumulated error of eps_g; nan where there are none.
+``ends`` (b, size + 1) and ``end`` (b,) are the last state of each and its time.  ``status`` (b,) is
+``STATUS.unfinished`` until a trajectory is ``finished``, ``message`` and ``errors`` give the reason if one is not.  A
+chunk of trajectories is one job of the pool.  Inside, those with one schedule and equally many groups of blocks form
+one call of ``advance_batch``, with arrays of its own, which are copied into the batch when it returns: no two threads
+write to one entry, and nothing depends on their number.
 
-Python looks between chunks, and never inside one: ``advance_batch`` releases the GIL.  ``halt[0] = 1``, set when
-Ctrl-C or
-an error ends the pool, is read at each pause of a march, LARGEST evaluations or an output time apart; the trajectory
-under way then stays at state 0.  ``lose`` gives the reason to those that an exception took with it.
+Python runs between chunks, and never inside one: ``advance_batch`` releases the GIL.  ``halt[0] = 1``, set when Ctrl-C
+or an error ends the pool, is read each time ``advance`` returns, ``STEP_CHECKS.max_evaluations`` or an output time
+apart; the current trajectory then stays unfinished.  ``add_errors`` stores the reason for those that an exception
+ended.
 
-Some things are checked or made once for many: starts for each pair of a start and a spectrum (``_once``); rates for the
-choice of a method for each start, spectrum and v* (``_methods``); packed starts for each pair in a chunk
+Some objects are checked or made once for many trajectories: starts for each pair of a start and a spectrum (``_once``);
+rates for the choice of a method for each start, spectrum and v* (``_methods``); packed starts for each pair in a chunk
 (``_advance_batch``). A batch of ten thousand that differ in eta alone then costs its integration, not its preparation.
 """
 
@@ -35,7 +35,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from operator import attrgetter
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,19 +51,27 @@ from ..flow.velocity import compiled_schedule
 from ..models.features import check_features
 from ..models.schedule import ScheduleEvaluator
 from ..models.start import all_fit, checked_start, duplicate_units, output_times
-from ._batch import FINISHED, Outcome, Problems, advance_batch, ready_all
+from ._batch import STATUS, Outcome, Problems, advance_batch, compile_batch
 from ._steps import Control
 from .dop853 import DOP853
 from .evolve import checked_controls, closure_note, evolve
 from .methods import NOT_STIFF, check_model, check_options, choose_method, solver_class, stiff
-from .run import DIVERGED, allowed_negative_eigenvalue, diverged, end_sentence
-from .simd import DIVERGENT, STOPPED, run_simd, simd_closure
+from .run import RUN_OPTIONS, allowed_negative_eigenvalue, diverged, end_sentence
+from .simd import run_simd, simd_closure
 from .stop import check_level
 
-# Trajectories that a thread takes at a time, at most.  Below some ten, jobs cost what they do; above some hundred, the
-# progress bar stands still and threads wait for the last one.
-# Side by side they share a loop, whose lanes idle at the end of a chunk.
-CHUNK, WIDE = 64, 1024
+
+class ChunkOptions(NamedTuple):
+    """Largest numbers of trajectories in one job of a thread."""
+
+    # Below some ten, the overhead of jobs dominates; above some hundred, the progress bar stands still and threads wait
+    # for the last one.
+    max_trajectories: int = 64
+    # With SIMD lanes, some of which are idle at the end of a chunk.
+    max_simd_trajectories: int = 1024
+
+
+CHUNKS = ChunkOptions()
 
 
 def evolve_batch(
@@ -72,14 +80,14 @@ def evolve_batch(
 ):  # fmt: skip
     """Integrate many problems of one shape; parameters as in :func:`overlaps.solve_many`.
 
-    Everything is checked, and the memory asked for, before the first step; the result is the fields of a ``Batch``.
+    Everything is checked, and the memory allocated, before the first step; the result is the fields of a ``Batch``.
     """
     compile_eagerly()
     if isinstance(models, list | tuple) and not models:
         raise check.refused("models", models, "at least one model.")
     _check_features(models, schedule, {name: options.pop(name, False) for name in ("late", "certify")}, blocks)
     models, starts, schedules = paired(models, starts, schedule)
-    given, (rtol, atol, stop) = atol, checked_controls(rtol, atol, stop)
+    given_atol, (rtol, atol, stop) = atol, checked_controls(rtol, atol, stop)
     check_level(stop, models)
     times, every_step = output_times(alpha, starts[0].alpha)
     if every_step:
@@ -91,30 +99,31 @@ def evolve_batch(
         _check_schedule(evaluators, model, one, times, name)
     skipped = int(np.ravel(alpha)[0] != times[0])
     work = _Jobs(models, starts, schedules, evaluators, times, skipped, stop, rtol, atol, method, options, blocks, simd)
-    work.given = given
+    work.given_atol = given_atol
     threads = cores if threads is None else check.count("threads", threads)
     work.allocate(threads, check.number("max_memory", max_memory, above=0))
-    size = int(np.clip(len(models) // (4 * threads), 1, CHUNK if work.simd is None else WIDE))
+    largest = CHUNKS.max_trajectories if work.simd is None else CHUNKS.max_simd_trajectories
+    size = int(np.clip(len(models) // (4 * threads), 1, largest))
     jobs = {i: partial(work.run, i, min(i + size, len(models))) for i in range(0, len(models), size)}
     with bar(progress, len(models), "trajectories") as tick, ThreadPoolExecutor(threads) as pool:
         finished = tick and (lambda done: tick(min(done * size, len(models))))
         try:
             failed = run_all(jobs, pool, finished, halt=partial(work.halt.fill, 1)).errors
         finally:
-            work.halt[0] = 1  # what is under way stops at the next pause
-    work.lose({i: error for first, error in failed.items() for i in range(first, min(first + size, len(models)))})
+            work.halt[0] = 1  # running jobs end at the next pause
+    work.add_errors({i: error for first, error in failed.items() for i in range(first, min(first + size, len(models)))})
     return work.solutions(tuple(schedules) if isinstance(schedule, list | tuple) else schedule)
 
 
 def _check_features(models, schedule, options, blocks):
-    """Refuse what solve_many does not support; models of one batch have the features of the first, but for numbers."""
+    """Refuse features that solve_many does not support; models of one batch differ from the first in numbers only."""
     first = models[0] if isinstance(models, list | tuple) else models
     for one in schedule if isinstance(schedule, list | tuple) else (schedule,):
         check_features("solve_many", first, one, name="models[0]", blocks=check.flag("blocks", blocks), **options)
 
 
 def _check_schedule(evaluators, model, schedule, times, name):
-    """Refuse a schedule that is none before any integration; keep its evaluator and largest factor of eta."""
+    """Refuse an invalid schedule before any integration; store its evaluator and largest factor of eta."""
     if schedule is None:
         return
     try:
@@ -126,9 +135,10 @@ def _check_schedule(evaluators, model, schedule, times, name):
 
 
 def paired(models, starts, schedule=None):
-    """Lists of models, starts and schedules of equal length; one alone serves all.
+    """Lists of models, starts and schedules of equal length; a single one is repeated.
 
-    One compiled call needs arrays of one shape and one closure: the first model that differs is named, with what.
+    One compiled call needs arrays of one shape and one closure: the message names the first model that differs, and in
+    which property.
     """
     lists = [list(x) if isinstance(x, list | tuple) else [x] for x in (models, starts, schedule)]
     models, starts, schedules = lists
@@ -152,23 +162,26 @@ def paired(models, starts, schedule=None):
             )
     first = models[0]
     for i, model in enumerate(models):
-        for what, of in SHAPE.items():
-            if model is not first and of(model) != of(first):
+        for name, value_of in COMMON_PROPERTIES.items():
+            if model is not first and value_of(model) != value_of(first):
                 raise ValueError(
-                    f"models[{i}] has {what} = {of(model)}, models[0] {of(first)}; expected models of equal K, M, "
-                    "n_classes, L and activations, with all second layers trained or none. ov.sweep takes others."
+                    f"models[{i}] has {name} = {value_of(model)}, models[0] {value_of(first)}; expected models of "
+                    "equal K, M, n_classes, L and activations, with all second layers trained or none. ov.sweep takes "
+                    "others."
                 )
     return models, starts, schedules
 
 
-EQUAL = "K", "M", "n_classes", "spectrum.L", "activation", "teacher_activation", "trains_v"
-SHAPE = {name.rpartition(".")[2]: attrgetter(name) for name in EQUAL}
+COMMON_PROPERTIES = {
+    name.rpartition(".")[2]: attrgetter(name)
+    for name in ("K", "M", "n_classes", "spectrum.L", "activation", "teacher_activation", "trains_v")
+}
 
 
 class _Jobs:
-    """The problems of a batch and the arrays that take their solutions; ``run`` is one chunk of them.
+    """The problems of a batch and the arrays for their solutions; ``run`` solves one chunk of them.
 
-    Made in the calling thread, with everything checked and compiled; threads call ``run`` only.
+    The calling thread makes it, with everything checked and compiled; other threads call ``run`` only.
     """
 
     def __init__(
@@ -177,7 +190,7 @@ class _Jobs:
         self.models, self.schedules, self.times, self.skipped, self.stop = models, schedules, times, skipped, stop
         self.evaluators = {id(None): (None, 1.0), **evaluators}
         self.rtol, self.atol, self.options, self.blocks = rtol, atol, options, check.flag("blocks", blocks)
-        self.given = None  # atol as it was given
+        self.given_atol = None  # atol of the caller
         checked_starts: dict[Any, Any] = {}
         one_by_one = not all_fit(models, starts)
         self.starts = [_once(checked_starts, i, models[i], x) for i, x in enumerate(starts)] if one_by_one else starts
@@ -189,7 +202,7 @@ class _Jobs:
                 check_model(self.solver, model, f"models[{i}]")
         bound = bind(models[0])
         self.kernel, self.closed = bound.compiled, isinstance(bound, KernelClosure)
-        # a closure with a period is watched by Python, now and then
+        # Python checks a closure with a period from time to time
         by_python = self.kernel is None or bound.period > 0 or callable(stop) or self.solver not in (None, DOP853)
         every = self.kernel is None or models[0].n_classes > 0
         pairs = {_key(*pair): pair for pair in zip(models, self.starts, strict=True)}
@@ -202,12 +215,12 @@ class _Jobs:
             check_options(DOP853, options, times[-1] - times[0] or np.inf)
             for n in {len(model.groups) for model in models if self.simd is None or model.spherical}:
                 self.compiled(n)
-        self.why = [None] * len(models) if by_python else self._methods()
+        self.reasons = [None] * len(models) if by_python else self._methods()
         classes = models[0].n_classes > 0
-        free = [False] * len(pairs) if classes else far_from_singular(np.array([*self.covariances.values()]))
-        apart = {
-            key: not alone and (duplicate_units(*pair) is not None or singular(self.covariances[key], models[0].K))
-            for (key, pair), alone in zip(pairs.items(), free, strict=True)
+        regular = [False] * len(pairs) if classes else far_from_singular(np.array([*self.covariances.values()]))
+        special_start = {
+            key: not is_regular and (duplicate_units(*pair) is not None or singular(self.covariances[key], models[0].K))
+            for (key, pair), is_regular in zip(pairs.items(), regular, strict=True)
         }
         calls_python = {
             key
@@ -215,19 +228,19 @@ class _Jobs:
             if evaluator is not None and evaluator.program.functions
         }
         for i, pair in enumerate(zip(models, self.starts, strict=True)):
-            if apart[_key(*pair)] or id(schedules[i]) in calls_python:
-                self.why[i] = None
+            if special_start[_key(*pair)] or id(schedules[i]) in calls_python:
+                self.reasons[i] = None
         self.halt = np.zeros(1, np.int64)
 
     def compiled(self, groups):
         """The compiled steps of one trajectory, with as many groups of blocks."""
-        return ready_all(flow_for(self.models[0].spectrum.L, self.models[0].K, groups), self.kernel)
+        return compile_batch(flow_for(self.models[0].spectrum.L, self.models[0].K, groups), self.kernel)
 
     def _methods(self):
-        """Why the explicit method is right for each trajectory, or None where it is another one's.
+        """Why the explicit method is chosen for each trajectory, or None where another method is.
 
-        "auto" asks ``choose_method`` as ``solve`` does.  Its answer hangs on the fastest rate, eta times a number that
-        the start, the spectrum and v* decide: found once for each of these, whatever the number of learning rates.
+        "auto" calls ``choose_method`` as ``solve`` does.  Its result depends on the fastest rate, eta times a number
+        that depends on the start, the spectrum and v* only: it is computed once for each of these.
         """
         if not self.automatic:
             return [""] * len(self.models)
@@ -242,78 +255,79 @@ class _Jobs:
             S = [self.covariances[_key(*pair)] for pair in zip(models, starts, strict=True)]
             h = fastest_rates(models, starts, S) / 2
         else:
-            of = [fastest_rate(System(*pair)) / 2 for pair in zip(models, starts, strict=True)]
-            h = [(x - decays[i]) / self.models[i].eta for x, i in zip(of, first.values(), strict=True)]
-        slowest = dict(zip(first, h, strict=True))
+            half_rates = [fastest_rate(System(*pair)) / 2 for pair in zip(models, starts, strict=True)]
+            h = [(x - decays[i]) / self.models[i].eta for x, i in zip(half_rates, first.values(), strict=True)]
+        h_of_key = dict(zip(first, h, strict=True))
         for i, key in enumerate(keys):
-            model, largest = self.models[i], self.evaluators[id(self.schedules[i])][1]
-            rate = 2 * (model.eta * slowest[key] + decays[i])
-            if stiff(span, self.rtol, max(largest, 1e-300) * rate):
+            model, largest_factor = self.models[i], self.evaluators[id(self.schedules[i])][1]
+            rate = 2 * (model.eta * h_of_key[key] + decays[i])
+            if stiff(span, self.rtol, max(largest_factor, 1e-300) * rate):
                 if key not in systems:
                     systems[key] = System(model, self.starts[i])
-                name, why = choose_method(systems[key], span, self.rtol, rate, largest)
-                reasons.append(why if name == "DOP853" else None)
+                name, reason = choose_method(systems[key], span, self.rtol, rate, largest_factor)
+                reasons.append(reason if name == "DOP853" else None)
             else:
                 reasons.append(NOT_STIFF)
         return reasons
 
-    def allocate(self, threads, most):
-        """Arrays for all records, if there is room for them: of the batch, and of each thread at work.
+    def allocate(self, threads, max_memory):
+        """Allocate arrays for all records: those of the batch, and of each thread.
 
-        A thread needs one trajectory at all its stops, whole; the batch keeps sums over blocks where no more is wanted.
-        ``ValueError`` before anything is integrated, with the bytes that it would take.
+        A thread needs one trajectory at all its stops with all blocks; the batch stores sums over blocks unless
+        ``blocks`` is true.  ``ValueError`` before anything is integrated, with the bytes needed, if they exceed
+        ``max_memory``.
         """
         b, n, packing = len(self.models), self.times.size - self.skipped, System(self.models[0], self.starts[0]).packing
-        self.packing, self.kept = packing, packing if self.blocks else packing.summed
-        need = 8 * (b * (n + 1) * (self.kept.size + 1) + threads * self.times.size * (packing.size + 2))
-        if need > most:
+        self.packing, self.record_packing = packing, packing if self.blocks else packing.summed
+        need = 8 * (b * (n + 1) * (self.record_packing.size + 1) + threads * self.times.size * (packing.size + 2))
+        if need > max_memory:
             hint = " blocks=False keeps Q, R, v only." if self.blocks and packing.shape[0] > 1 else ""
             raise ValueError(
                 f"{b} trajectories of {n} records take {need / 1e9:.3g} GB; expected below max_memory = "
-                f"{most / 1e9:.3g} GB. Take fewer output times, send parts, or raise max_memory.{hint}"
+                f"{max_memory / 1e9:.3g} GB. Take fewer output times, solve several smaller batches, or "
+                f"raise max_memory.{hint}"
             )
-        self.records = np.full((b, n, self.kept.size + 1), np.nan)
-        self.ends, self.end = np.full((b, self.kept.size + 1), np.nan), np.zeros(b)
-        self.success, self.nfev, self.state = np.zeros(b, bool), np.zeros(b, np.int64), np.zeros(b, np.int64)
+        self.records = np.full((b, n, self.record_packing.size + 1), np.nan)
+        self.ends, self.end = np.full((b, self.record_packing.size + 1), np.nan), np.zeros(b)
+        self.success, self.nfev, self.status = np.zeros(b, bool), np.zeros(b, np.int64), np.zeros(b, np.int64)
         self.method, self.solvers = ["not begun"] * b, [self.solver or DOP853] * b
         self.message, self.errors = ["interrupted before it was finished; it has no records."] * b, {}
 
     def run(self, first, last):
-        """Solve the problems first ... last - 1: those of the compiled way together, then, one by one, all others.
+        """Solve the problems first ... last - 1: those on the compiled path together, then, one by one, all others.
 
-        The second part takes what the first left: trajectories with ``why`` None and those that ended BY_PYTHON.
+        The others are trajectories with ``reasons`` None and those that ended as ``STATUS.needs_python``.
         """
         together: dict[Any, list[int]] = {}
         for i in range(first, last):
-            if self.why[i] is not None:
+            if self.reasons[i] is not None:
                 model = self.models[i]
                 alone = self.simd is None or model.spherical
-                # schedules by identity: equal ones of two objects would be found together, but comparing them costs
-                # more than it saves
+                # schedules by identity, because comparing equal ones costs more than it saves
                 together.setdefault((id(self.schedules[i]), len(model.groups), alone), []).append(i)
         for (key, groups, alone), indices in together.items():
             self._advance_batch(indices, self.evaluators[key][0], groups, alone)
-        left = [i for i in range(first, last) if self.state[i] != FINISHED and not self.halt[0]]
-        self.lose(run_all({i: partial(self._evolve, i) for i in left}).errors)
+        left = [i for i in range(first, last) if self.status[i] != STATUS.finished and not self.halt[0]]
+        self.add_errors(run_all({i: partial(self._evolve, i) for i in left}).errors)
 
-    def lose(self, errors):
-        """Say of trajectories that are not finished which exception ended them.
+    def add_errors(self, errors):
+        """Store the exception that ended them for trajectories that are not finished.
 
-        One that was finished before a neighbour failed keeps its records: nothing that is computed is lost.
+        A trajectory that was finished before another failed keeps its records.
         """
         for i, error in errors.items():
-            if self.state[i] != FINISHED:
+            if self.status[i] != STATUS.finished:
                 self.errors[i], self.message[i] = error, f"{type(error).__name__}: {error}"
 
     def _advance_batch(self, indices, evaluator, groups, alone):
-        """The compiled steps of those with one schedule; ``state`` says which of them they have finished.
+        """Solve trajectories with one schedule by compiled steps; those that Python must solve stay unfinished.
 
-        Each trajectory has rows of its own in S and w: the flow overwrites what moves, the rest is constant.
+        Each trajectory has entries of its own in S and w: the flow overwrites those that move, the rest is constant.
         """
         pairs = [(self.models[i], self.starts[i]) for i in indices]
         models, first, packed = [model for model, _ in pairs], pairs[0][0], {}
         for model, x in pairs:
-            # a sweep over eta has one start for thousands of models: packed once
+            # packed once, because a sweep over eta has one start for thousands of models
             if _key(model, x) not in packed:
                 y = self.packing.pack(x.q, model.rows(x), x.v)
                 packed[_key(model, x)] = y, blocks_last(model._static_overlaps(x)), self.covariances[_key(model, x)]
@@ -323,38 +337,38 @@ class _Jobs:
         s, p = (np.array(x) for x in zip(*map(weights_of, models), strict=True))
         level = -np.inf if self.stop is None else self.stop
         max_step, first_step = (float(self.options.get(x) or y) for x, y in (("max_step", np.inf), ("first_step", 0)))
-        # below, SciPy raises rtol with a warning; here without a word for each of thousands
-        rtol = max(self.rtol, 100 * np.finfo(float).eps)  # as SciPy
-        control = Control(
-            rtol, self.atol, max_step, DIVERGED, closures[0].kinked, level, allowed_negative_eigenvalue(rtol)
-        )
+        # SciPy raises smaller rtol with a warning; here without one, because there may be thousands of trajectories
+        rtol = max(self.rtol, 100 * np.finfo(float).eps)
+        growth, slack = RUN_OPTIONS.divergence_factor, allowed_negative_eigenvalue(rtol)
+        control = Control(rtol, self.atol, max_step, growth, closures[0].kinked, level, slack)
         stops = (
             self.times if evaluator is None else np.union1d(self.times, evaluator.inside(self.times[0], self.times[-1]))
         )
-        places = np.searchsorted(stops, self.times[self.skipped :])
+        output_stops = np.searchsorted(stops, self.times[self.skipped :])
         records = np.full((len(indices), *self.records.shape[1:]), np.nan)
-        nfev, state = np.zeros((2, len(indices)), np.int64)
+        nfev, status = np.zeros((2, len(indices)), np.int64)
         numbers = np.array([_numbers(bind(x), x, *fields) for x, *fields in zip(models, S, w, strict=True)])
         problems = Problems(first.K, first.teacher_activation.code, first.trains_v, numbers, s, p, tau, S, w, y)
-        rest = compiled_schedule(evaluator), control, first_step, self.blocks, np.array(stops), places, self.halt
+        rest = compiled_schedule(evaluator), control, first_step, self.blocks, np.array(stops), output_stops, self.halt
         if alone:
-            advance_batch(*self.compiled(groups), problems, *rest, Outcome(records, nfev, state))
+            advance_batch(*self.compiled(groups), problems, *rest, Outcome(records, nfev, status))
             last = np.column_stack([records[:, -1], np.full(len(indices), self.times[-1])])
         else:
-            last = run_simd(self.simd, problems, *rest, Outcome(records, nfev, state))
+            last = run_simd(self.simd, problems, *rest, Outcome(records, nfev, status))
         for row, i in enumerate(indices):
-            if state[row] in (FINISHED, STOPPED, DIVERGENT):
-                kept, (end, *reason) = np.split(last[row], [records.shape[2]])
-                said = f"stop condition met at alpha = {end:.6g}."
-                if state[row] == FINISHED:
-                    said = end_sentence(self.times) + self._note(models[row], S[row], w[row])
-                elif state[row] == DIVERGENT:
-                    said = f"stopped at alpha = {reason[0]:.6g}: {diverged(reason[1], models[row].eta)}"
-                self._keep(i, records[row], kept, end, nfev[row], state[row] != DIVERGENT, said)
-                self.method[i] = DOP853.__name__ + self.why[i]
+            if status[row] in (STATUS.finished, STATUS.stopped, STATUS.diverged):
+                last_record, (end, *divergence) = np.split(last[row], [records.shape[2]])
+                message = f"stop condition met at alpha = {end:.6g}."
+                if status[row] == STATUS.finished:
+                    message = end_sentence(self.times) + self._note(models[row], S[row], w[row])
+                elif status[row] == STATUS.diverged:
+                    alpha, size = divergence[:2]
+                    message = f"stopped at alpha = {alpha:.6g}: {diverged(size, models[row].eta)}"
+                self._write(i, records[row], last_record, end, nfev[row], status[row] != STATUS.diverged, message)
+                self.method[i] = DOP853.__name__ + self.reasons[i]
 
     def _note(self, model, S, w):
-        """Message of the closure about itself at the end; closed forms say nothing."""
+        """Message about the accuracy of the closure at the end; empty for closed forms."""
         if self.closed:
             return ""
         bound = bind(model)
@@ -363,10 +377,10 @@ class _Jobs:
         return closure_note(bound, values[2])
 
     def _evolve(self, i):
-        """The way of ``solve``: one trajectory by ``evolve``, with its records brought into the rows of the batch.
+        """Solve one trajectory by ``evolve``, as ``solve`` does, and write its records into the batch.
 
-        ``evolve`` may record less than all output times, where it stops early, and one time more, where it stopped; the
-        rows left over are nan, and the last state goes into ``ends``.
+        If it stops early, ``evolve`` records fewer than all output times, and the time at which it stopped; the rows
+        left over are nan, and the last state is written into ``ends``.
         """
 
         def halt(alpha):
@@ -376,24 +390,25 @@ class _Jobs:
         method = "auto" if self.automatic else self.solver
         solution = evolve(
             self.models[i], self.starts[i], self.times[self.skipped :], method=method,
-            rtol=self.rtol, atol=self.given, stop=self.stop, blocks=self.blocks, progress=halt,
+            rtol=self.rtol, atol=self.given_atol, stop=self.stop, blocks=self.blocks, progress=halt,
             schedule=self.schedules[i], **self.options,
         )  # fmt: skip
-        packed = [self.kept.pack(*x) for x in zip(solution.q, self.models[i].rows(solution), solution.v, strict=True)]
+        overlaps = zip(solution.q, self.models[i].rows(solution), solution.v, strict=True)
+        packed = [self.record_packing.pack(*x) for x in overlaps]
         rows = np.column_stack([packed, solution.eps_error])
         at = np.isin(solution.alpha, self.times[self.skipped :])
         records = np.full_like(self.records[i], np.nan)
         records[: np.sum(at)] = rows[at]
-        self._keep(i, records, rows[-1], solution.alpha[-1], solution.nfev, solution.success, solution.message)
+        self._write(i, records, rows[-1], solution.alpha[-1], solution.nfev, solution.success, solution.message)
         self.method[i], self.solvers[i] = solution.method, solution.solver
 
-    def _keep(self, i, records, last, end, nfev, success, message):
-        """Write one finished trajectory into the arrays of the batch; ``state`` last, which others read."""
+    def _write(self, i, records, last, end, nfev, success, message):
+        """Write one finished trajectory into the arrays; ``status`` last, because other threads read it."""
         self.records[i], self.ends[i], self.end[i], self.nfev[i] = records, last, end, nfev
-        self.success[i], self.message[i], self.state[i] = success, message, FINISHED
+        self.success[i], self.message[i], self.status[i] = success, message, STATUS.finished
 
     def solutions(self, schedule):
-        """The fields of a Batch; where every trajectory failed there is none, and the first reason is raised."""
+        """The fields of a Batch; if every trajectory failed, the first reason is raised."""
         if len(self.errors) == len(self.models):
             error = self.errors[0]
             kind = ValueError if isinstance(error, ValueError) else RuntimeError
@@ -413,15 +428,15 @@ class _Jobs:
 
 
 def _key(model, start):
-    """Differences of problems that were prepared once for many: the start, and the model where it has classes.
+    """Key of objects that are prepared once for many problems: the start, and the model where it has classes.
 
-    Models of one shape differ in numbers only, which no packed start holds; means of classes are part of the start.
+    Models of one shape differ in numbers only, which a packed start does not contain; it contains the means of classes.
     """
     return id(start), id(model) if model.n_classes else None
 
 
 def _numbers(bound, model, S, w):
-    """The row of ``Problems.rates``."""
+    """The row of ``Problems.rates`` of one trajectory."""
     w = w[: S.shape[1]]
     return *rates(model), model.drift, *model.weight_decay, bound.gradient_rate, bound.error_size(S, w), 0.0
 

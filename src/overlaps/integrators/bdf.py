@@ -1,6 +1,6 @@
 """Backward differentiation for many eigenvalues: SciPy's BDF with an exact Newton solve in O(L)."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.integrate import BDF
@@ -8,21 +8,32 @@ from scipy.sparse import csc_matrix
 
 from ..flow.jacobian import Jacobian
 from ..flow.system import system_of
-from ._bdf import STALE
+from ._bdf import BDF_OPTIONS
 from .compiled_steps import Backward
 
 __all__ = ["StructuredBDF"]
-# Part of the tolerance that the global error aims at. Above, plateaus would multiply it beyond the tolerance; below,
-# steps become shorter without need.
-SHARE = 0.25
-# Newton corrections below 1e-14 of the largest overlap are rounding: do not iterate on them.
-ROUNDING = 1e-14
-# The least tolerances of a step: below, Newton corrections drown in the rounding of overlaps of order one.
-LEAST_RTOL, LEAST_ATOL = 2e-13, 1e-14
-TIGHTEST, TIGHTEST_POLYNOMIAL = 1e-12, 1e-13  # relative tolerance per step that a small eps_g may lead to
-# Of the local error. Above, what Newton's iteration leaves shows in the error estimate; below, it iterates on rounding
-# at rtol 1e-8 (SciPy's sqrt(rtol) gains nothing here).
-NEWTON_TOLERANCE = 0.01
+
+
+class ToleranceOptions(NamedTuple):
+    """Tunable numbers of the tolerances of a step."""
+
+    # Fraction of the tolerance that the global error aims at. Doubled: plateaus amplify errors beyond the tolerance;
+    # halved: steps become shorter without need.
+    fraction: float = 0.25
+    # Newton corrections below this fraction of the largest overlap are rounding and end the iteration.
+    rounding: float = 1e-14
+    # Least tolerances of a step. Smaller: Newton corrections are dominated by the rounding of overlaps of order one.
+    min_rtol: float = 2e-13
+    min_atol: float = 1e-14
+    # Least relative tolerance of a step for a small eps_g, for general and for polynomial activations.
+    min_rtol_late: float = 1e-12
+    min_rtol_late_polynomial: float = 1e-13
+    # Tolerance of Newton's iteration in units of the local error. Larger: its error shows in the error estimate;
+    # smaller: it iterates on rounding at rtol 1e-8 (SciPy's sqrt(rtol) gains nothing here).
+    newton: float = 0.01
+
+
+TOLERANCE = ToleranceOptions()
 
 
 class StructuredBDF(BDF):
@@ -41,7 +52,7 @@ class StructuredBDF(BDF):
     fun : callable
         The method ``rhs`` of a ``System``; used through ``overlaps.solve(..., method="structured")``.
     t0, y0, t_bound, **options
-        As in ``scipy.integrate.BDF``; ``rtol`` and ``atol`` are what the global error of Q and R should keep.
+        As in ``scipy.integrate.BDF``; ``rtol`` and ``atol`` are tolerances of the global error of Q and R.
 
     Raises
     ------
@@ -52,14 +63,14 @@ class StructuredBDF(BDF):
     -----
     A local error tol per step makes the global error of a method of order 5 proportional to tol^(5/6), so BDF runs with
     tol = (rtol/4)^(6/5). Measured: the errors of Q and R then stay below rtol for rtol from 1e-5 to 1e-8, whatever L;
-    the escape from a plateau multiplies them as it multiplies any error (``certify=True`` says by how much). Rounding
+    the escape from a plateau multiplies them as it multiplies any error (``certify=True`` measures this). Rounding
     in Newton's iteration keeps them above 1e-10 or so: below rtol = 1e-10 the steps stay as they are. As eps_g falls
     far below the overlaps of which it is the difference, tol falls with it, to 1e-12, and eps_g is left with an
-    absolute error of about 5e-14. Where student and teacher are linear or quadratic, every block has a share of the
+    absolute error of about 5e-14. Where student and teacher are linear or quadratic, every block has a fraction of the
     absolute tolerance, p_l max(1, <s>/s_l) for q^l and s_l times that for r^l, and tol falls to 1e-13: a linear unit
     (eta = 0.5, rtol 1e-8, beta = 0.1 to 2, L = 16 to 4096) then has relative errors of eps_g below 2e-8, 6e-8, 1e-6 at
     1e-4, 1e-6, 1e-8, whatever L. Erf and relu gain nothing by it: their error is accumulated rounding.
-    ``Trajectory.eps_floor`` says what a run has left. An interpolated output time is as accurate as a step.
+    ``Trajectory.eps_floor`` estimates the error of a run. An interpolated output time is as accurate as a step.
 
     Not exact: a numerical integrator, whose error the tolerances control.
 
@@ -77,15 +88,12 @@ class StructuredBDF(BDF):
     ('StructuredBDF', True)
     """
 
-    # test: tests/integrators/test_bdf.py::test_bdf_agrees_with_dop853_on_random_settings
-    # test: tests/integrators/test_bdf.py::test_linear_units_keep_rtol_at_any_number_of_eigenvalues
-
     interpolates = True  # its dense output is the polynomial that it steps with
     internal = ("jac", "jac_sparsity")  # options of BDF that are not the user's
     by_blocks = True
     compiled_steps = Backward
-    accounts = True  # adds up what its steps leave in eps_g
-    least_rtol = LEAST_RTOL ** (1 / 1.2) / SHARE  # 1e-10: smaller ones make the same steps
+    estimates_error = True  # adds up the errors of eps_g of its steps
+    least_rtol = TOLERANCE.min_rtol ** (1 / 1.2) / TOLERANCE.fraction  # 1e-10: smaller ones make the same steps
     newton_tol: float
     fun: Any
     D: np.ndarray
@@ -95,69 +103,72 @@ class StructuredBDF(BDF):
     atol: Any
 
     def __init__(self, fun, t0, y0, t_bound, *, rtol=1e-8, atol=1e-12, **options):
-        self.system, self.asked = system_of(fun), (rtol, atol)
+        self.system, self.requested_tolerances = system_of(fun), (rtol, atol)
         self.tolerance_fractions = self.system.tolerance_fractions
         # order 5 with a local error of tol per step has a global error of order tol^(5/6)
-        rtol, atol = max((SHARE * rtol) ** 1.2, LEAST_RTOL), max(atol * rtol**0.2, LEAST_ATOL)
-        # an empty sparse Jacobian keeps BDF from allocating a dense identity matrix; ours takes its place below
+        atol = max(atol * rtol**0.2, TOLERANCE.min_atol)
+        rtol = max((TOLERANCE.fraction * rtol) ** 1.2, TOLERANCE.min_rtol)
+        # an empty sparse Jacobian prevents BDF from allocating a dense identity matrix; it is replaced below
         super().__init__(fun, t0, y0, t_bound, rtol=rtol, atol=atol, jac=csc_matrix((len(y0), len(y0))), **options)
-        self.newton_tol = max(self.newton_tol, NEWTON_TOLERANCE)
-        # BDF's step passes ``I - c * J`` to ``lu``.  Jacobian answers to this expression, with the number 1 for I:
-        # the alternative is a copy of SciPy's step method, which would not follow its corrections.
+        self.newton_tol = max(self.newton_tol, TOLERANCE.newton)
+        # BDF's step passes ``I - c * J`` to ``lu``.  Jacobian implements this expression, with the number 1 for I;
+        # the alternative, a copy of SciPy's step method, would miss later corrections there.
         self.jac, self.lu, self.solve_lu = self._jacobian, self._factorised, self._correction
         self.trial = self.corrected = t0
         self.scheduled = 1.0, 1.0  # factors of the rates in the last Jacobian
         self.fun = self._timed(self.fun)
         self.I, self.J = 1.0, self.jac(self.t, self.y)
         self.rtol_start, self.atol_start = self.rtol, float(self.atol)
-        self.least_factor = min((TIGHTEST_POLYNOMIAL if self.system.polynomial else TIGHTEST) / self.rtol_start, 1.0)
+        late = TOLERANCE.min_rtol_late_polynomial if self.system.polynomial else TOLERANCE.min_rtol_late
+        self.least_factor = min(late / self.rtol_start, 1.0)
         self.D, self.atol = self.D.view(_Serial), (self.atol_start * self.tolerance_fractions).view(_Serial)
-        # of eps_g, relative to it: the sum of what the steps leave, and the last of them
-        self.error = self._share = 0.0
+        # error of eps_g, relative to it: accumulated, and of the last step
+        self.error = self._step_error = 0.0
 
     @property
     def kernel(self):
-        """The compiled closure with which steps can be made in bursts, or None."""
-        # rules of quadrature are tested in Python, and a Jacobian by differences is most of the work
+        """The compiled closure for compiled steps, or None."""
+        # quadratures are tested in Python, and a Jacobian by differences is most of the work
         smooth = type(self) is StructuredBDF and not self.system.closure.by_quadrature
         return self.system.kernel if smooth else None
 
     @property
     def tolerances(self):
         """Control of compiled steps, see ``_bdf.advance``."""
-        tolerances = self.rtol_start, self.atol_start, self.least_factor, LEAST_ATOL
-        return *tolerances, self.newton_tol, ROUNDING, self.system.sensitive
+        tolerances = self.rtol_start, self.atol_start, self.least_factor, TOLERANCE.min_atol
+        return *tolerances, self.newton_tol, TOLERANCE.rounding, self.system.sensitive
 
     def _step_impl(self):
         """One step, with tolerances that follow eps_g where it is a small difference of the overlaps."""
         factor = max(self.system.tightening(self.y), self.least_factor)
         self.rtol = factor * self.rtol_start
         self._refresh()
-        atol = max(factor * self.atol_start, LEAST_ATOL)
+        atol = max(factor * self.atol_start, TOLERANCE.min_atol)
         self.atol = (atol * self.system.unit(self.y) * self.tolerance_fractions).view(_Serial)
         result = super()._step_impl()
         self._add_error()
         return result
 
     def _refresh(self):
-        """Take a new Jacobian where the rates have moved away from the last one's."""
+        """Compute a new Jacobian if the rates differ too much from those in the last one."""
         if self.system.evaluator is None:
             return
         self.system.at(self.t)
-        if any(abs(now - then) > STALE * then for now, then in zip(self._rates(), self.scheduled, strict=True)):
+        limit, pairs = BDF_OPTIONS.stale_rate, zip(self._rates(), self.scheduled, strict=True)
+        if any(abs(now - then) > limit * then for now, then in pairs):
             self.J, self.LU = self.jac(self.t, self.y), None
 
     def _rates(self):
         return self.system.u, self.system.u_v
 
     def _add_error(self):
-        """Add the error of eps_g that the step left, from the local error of the overlaps that BDF estimates."""
+        """Add the error of eps_g of the step, from the local error of the overlaps that BDF estimates."""
         system = self.system
-        if self.n_equal_steps > 0:  # a change of step or order has rescaled D: the last share is taken again
+        if self.n_equal_steps > 0:  # otherwise D is rescaled, and the error of the step before is added again
             eps_g = system.close(self.y)
             change = system.change_of_eps_g(self.error_const[self.order] * np.asarray(self.D[self.order + 1]))
-            self._share = abs(change) / max(eps_g, LEAST_ATOL)
-        self.error += self._share
+            self._step_error = abs(change) / max(eps_g, TOLERANCE.min_atol)
+        self.error += self._step_error
 
     def _jacobian(self, t, y):
         """Jacobian at y; at the last accepted point where the closure is not finite at y."""
@@ -173,24 +184,24 @@ class StructuredBDF(BDF):
         return newton_matrix
 
     def _correction(self, newton_matrix, b):
-        """Correction of a Newton iteration; exactly 0 once it is negligible: a tenth of what is accepted, or rounding.
+        """Correction of a Newton iteration; exactly 0 if it is below a tenth of the tolerance, or rounding.
 
         At a fixed point corrections are rounding, which has no rate of convergence: BDF would call it divergence and
-        shorten its steps without end.  A correction of 0 it takes for converged.  The first correction of a step
-        is kept whatever its size is above the tolerance: the error estimate is made of it.
+        shorten its steps without end.  It takes a correction of 0 for convergence.  The first correction of a step is
+        compared with the tolerance only, not with rounding, because the error estimate uses it.
         """
         x = newton_matrix.solve(b)
         y = np.abs(self.y)
         negligible = 0.1 * self.newton_tol * (np.asarray(self.atol) + self.rtol * y)
         if self.trial == self.corrected:
             unit = self.system.unit(self.y) * self.tolerance_fractions
-            negligible = np.maximum(negligible, ROUNDING * unit * np.max(y / unit))
+            negligible = np.maximum(negligible, TOLERANCE.rounding * unit * np.max(y / unit))
         self.corrected = self.trial
-        # written so that nan, of a matrix that is not finite, is no convergence
+        # this comparison makes nan, from a matrix that is not finite, no convergence
         return np.zeros_like(x) if np.all(np.abs(x) <= negligible) else x
 
     def _timed(self, fun):
-        """The right-hand side, remembering the time of its last call: the end of the step that is tried."""
+        """The right-hand side; it stores the time of its last call, the end of the step that is tried."""
 
         def timed(t, y):
             self.trial = t
@@ -200,10 +211,10 @@ class StructuredBDF(BDF):
 
 
 class _Serial(np.ndarray):
-    """Array whose products and norms do without BLAS; to other NumPy functions it is a plain array.
+    """Array whose products and norms do not use BLAS; other NumPy functions treat it as a plain array.
 
-    BDF takes products with its table of differences D and norms relative to atol.  BLAS spreads such a product, of a
-    few n numbers, over threads: where the cores are busy with other runs, the integration became far slower.
+    BDF takes products with its table of differences D and norms relative to atol.  BLAS distributes such a product, of
+    a few n numbers, over threads, which is far slower if the cores are busy with other runs.
     """
 
     def __array_function__(self, function, types, args, kwargs):

@@ -1,7 +1,8 @@
-"""The engine of ``solve``: order parameters at the times asked for, as arrays."""
+"""The engine of ``solve``: order parameters at the output times, as arrays."""
 
 from functools import partial
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,28 +10,35 @@ from .._base import bar, check
 from ..flow.differences import DifferenceSystem
 from ..flow.late_transition import can_transition, unfit
 from ..flow.mixed import MixedSystem, is_mixed
-from ..flow.psd import MOVE, PSDProjection
+from ..flow.psd import PSD, PSDProjection
 from ..flow.system import System
 from ..gaussian.two_point import LINEAR
 from ..models.schedule import ScheduleEvaluator, teachers_at
 from ..models.start import checked_start, duplicate_units, output_times
-from .methods import COARSE, check_model, check_options, choose_method, solver_class
-from .run import LOST, PARALLEL, integrate
+from .methods import METHOD_OPTIONS, check_model, check_options, choose_method, solver_class
+from .run import LOST_POSITIVITY, RUN_OPTIONS, integrate
 from .stop import check_level
 
-# Relative change of eps_g by the roundings of a singular start: above, the rounding decides the curve, which fails.
-DIGITS = 1e-5
-# In units of the rounding of eps_g. Smaller changes of it by the second run are rounding, and no sign of a lost digit:
-# below, sound runs of structured steps, which leave 200, would fail; above, digits lost where eps_g is 1e-7 would pass.
-HIDDEN = 1000.0
-# Of what runs say of their errors, by which eps_g of two may differ besides. It is an estimate, which errors exceed now
-# and then: below, sound runs would be called wrong; above, curves that are all rounding would pass.
-FLOORS = 10.0
-# In units of rtol: a larger error of the overlaps means that the tolerance was missed; plateaus of smooth units stay
-# below.
-UNMET = 1e3
-# atol where integrals are by Sobol points, in units of the least rtol: overlaps that cross zero have such jumps, too.
-SMALL = 1e-2
+
+class SecondRunOptions(NamedTuple):
+    """Limits on the difference of two runs whose starts differ by rounding or by rtol."""
+
+    max_change: float = 1e-5  # relative change of eps_g above which the rounding of a singular start decides the curve
+    # Changes of eps_g below this many roundings are ignored. Smaller: correct runs of structured steps, which leave
+    # 200, would fail; larger: errors would be missed where eps_g is 1e-7.
+    rounding_factor: float = 1000.0
+    # Two runs may differ by this many estimated errors besides. Smaller: correct runs would fail, because errors
+    # sometimes exceed their estimates; larger: curves that are all rounding would pass.
+    error_factor: float = 10.0
+    # Change of the overlaps, in units of rtol, above which the tolerance is missed; plateaus of smooth units stay
+    # below.
+    max_overlap_change: float = 1e3
+    # atol where integrals are by Sobol points, in units of the least rtol, because overlaps that cross zero have jumps,
+    # too.
+    sobol_atol: float = 1e-2
+
+
+SECOND_RUN = SecondRunOptions()
 
 
 def evolve(
@@ -39,12 +47,12 @@ def evolve(
 ):  # fmt: skip
     """Integrate the order parameters; parameters as in :func:`overlaps.solve`, and the ``system`` if it is another.
 
-    A function given as ``progress`` is told the time after each step. The records come as the fields of a Trajectory.
+    A function given as ``progress`` is called with the time after each step. Returns the fields of a Trajectory.
     """
     start = model.enter(start) if hasattr(model, "enter") else checked_start(model, start)
     equal = duplicate_units(model, start) if system is None and start.v.ndim == 1 else None
-    # before anything else: twins that differ by rounding would be two students to all that follows
-    start = start if equal is None else equal.settled(model, start)
+    # before anything else, because duplicates that differ by rounding would be treated as two students
+    start = start if equal is None else equal.equalised(model, start)
     times, every_step = output_times(alpha, start.alpha)
     evaluator = (
         ScheduleEvaluator(model, schedule) if schedule is not None or getattr(model, "schedules", False) else None
@@ -54,20 +62,23 @@ def evolve(
         system = MixedSystem(model, start, evaluator, equal, keep_psd=True)
     elif system is None:
         system = System(model, start, evaluator, equal, keep_psd=True)
-    given, (rtol, atol, stop) = atol, checked_controls(rtol, atol, stop)
+    given_atol, (rtol, atol, stop) = atol, checked_controls(rtol, atol, stop)
     check_level(stop, system.model.tasks)
     automatic = isinstance(method, str) and method == "auto"
     if not automatic:
         check_model(solver_class(method), system.model, schedule=schedule)
-    # the last check before the first step; what is refused here has computed nothing yet
+    # the last check before the first step, so that nothing is computed for a refused problem
     system.closure.check(system.S, system.w)
-    if given is None:
+    if given_atol is None:
         atol = max(atol, system.closure.accuracy)
     if system.closure.chance:
-        rtol, atol = max(rtol, COARSE), max(atol, SMALL * COARSE)
-    chosen, why = choose_method(system, times[-1] - times[0], rtol, fastest=largest_eta) if automatic else (method, "")
+        least = METHOD_OPTIONS.min_sobol_rtol
+        rtol, atol = max(rtol, least), max(atol, SECOND_RUN.sobol_atol * least)
+    span, chosen, reason = times[-1] - times[0], method, ""
+    if automatic:
+        chosen, reason = choose_method(system, span, rtol, fastest=largest_eta)
     solver = solver_class(chosen)
-    check_options(solver, options, times[-1] - times[0] or np.inf)
+    check_options(solver, options, span or np.inf)
     if getattr(system, "explicit", False) and getattr(solver, "by_blocks", False):  # tasks whose eigenvalues differ
         raise check.refused(
             "method", method, "'DOP853', or SciPy's 'LSODA'.", after=f", but {system.no_jacobian_reason()}"
@@ -80,18 +91,18 @@ def evolve(
         leave = _nearly_learned(system) if late else None
         begun = partial(integrate, system, system.pack(start), times, leave=leave, tick=tick, keep=keep, **common)
         run = begun(method=solver)
-        # lost without having begun on the boundary: once more, kept to the cone at every step
-        if LOST in run.message and system.psd is None and type(system) is System:
+        # positivity lost from a start inside the PSD matrices: run again with a projection onto them at every step
+        if LOST_POSITIVITY in run.message and system.psd is None and type(system) is System:
             system.psd, spent = PSDProjection(system, flat=False), run.nfev
             run = begun(method=solver)
             run.nfev += spent
-        if run.parallel[0] < PARALLEL:
+        if run.parallel[0] < RUN_OPTIONS.parallel_sine2:
             _check_parallel(system, run, solver, common["options"], close)
         if system.psd is not None and run.success:
-            _check_digits(system, run, solver, common["options"], close)
+            _check_singular_start(system, run, solver, common["options"], close)
         if run.left:
-            _follow_differences(system, run, getattr(solver, "follower", solver), common)
-    # the start is a record only where it was asked for, or where nothing else was reached
+            _follow_differences(system, run, getattr(solver, "late_solver", solver), common)
+    # the start is a record only if it was requested, or if nothing else was reached
     first = int(not every_step and np.ravel(alpha)[0] != start.alpha and len(run.alpha) > 1)
     q, r, v = unpack(np.array(run.y[first:]))
     if system.duplicate_units is not None:
@@ -103,7 +114,7 @@ def evolve(
         model=model, schedule=schedule, alpha=reached, q=q, v=v, **{"m": None} | model.split_rows(r),
         tau=start.tau, T=teachers_at(model, start.tau, start.T, schedule, reached), h=start.h, nu=start.nu,
         success=run.success, message=run.message + closure_note(system.closure, system.C), nfev=run.nfev,
-        method=solver.__name__ + why, solver=solver, rtol=rtol, atol=atol, eps_late=eps_late,
+        method=solver.__name__ + reason, solver=solver, rtol=rtol, atol=atol, eps_late=eps_late,
         floor_late=floor_late, eps_error=np.array(run.error[first:]) + system.closure.averaging_error,
     )  # fmt: skip
 
@@ -112,7 +123,7 @@ def _nearly_learned(system):
     """Test whether every student has nearly learned its teacher, at a packed state."""
     reason = unfit(system.model, system.start)
     if not reason and system.model.activation.code == LINEAR and system.model.K > 1:
-        reason = "linear units learn their sum only, their differences stay; expected K = M = 1, see theory.linear"
+        reason = "linear units learn only their sum, their differences stay; expected K = M = 1, see theory.linear"
     if reason:
         message = f"late=True cannot follow this problem to the end: {reason}. Leave late out."
         raise ValueError(message + check.see("integration", "Late times"))
@@ -120,11 +131,11 @@ def _nearly_learned(system):
 
 
 def _check_parallel(system, run, solver, options, close):
-    """Measure what rtol is worth where kinked students are nearly parallel: run again, from norms moved by rtol.
+    """Measure the error where kinked students are nearly parallel: run again, with norms perturbed by rtol.
 
-    The gradient of a kinked unit knows the angle of two students, the root of 1 - cos^2: overlaps known to rtol leave
-    it uncertain by sqrt(rtol), and the flow may drive such students apart at once.  The change of eps_g is added to its
-    error, and a run that is changed too much has not met its tolerance.
+    The gradient depends on the angle between kinked students, the root of 1 - cos^2; overlaps determine only its
+    cosine, so an error rtol of theirs is one of sqrt(rtol) of the angle, and the flow may drive such students apart at
+    once.  The change of eps_g is added to its error; if the run changes too much, it has missed its tolerance.
     """
     sine2, at, y = run.parallel
     where = f"two students with a kink are nearly parallel at alpha = {at:.6g} (angle {np.sqrt(sine2):.1g})"
@@ -134,7 +145,7 @@ def _check_parallel(system, run, solver, options, close):
     q, r, v = system.unpack(y)
     q[:, *np.diag_indices(system.model.K)] *= 1 + max(options["rtol"], 4 * np.finfo(float).eps)
     worst, _ = _changes(system, run, solver, options, close, at, system.packing.pack(q, r, v))
-    if worst > UNMET * options["rtol"]:
+    if worst > SECOND_RUN.max_overlap_change * options["rtol"]:
         run.success = run.left = False
         error = f"about {worst:.1g}" if np.isfinite(worst) else "any size"
         run.message += (
@@ -144,73 +155,75 @@ def _check_parallel(system, run, solver, options, close):
         )
 
 
-def _check_digits(system, run, solver, options, close):
-    """Measure what the last digits of a singular start are worth: run again, from norms moved by some roundings."""
+def _check_singular_start(system, run, solver, options, close):
+    """Measure the effect of rounding in a singular start: run again, with norms perturbed by some roundings."""
     psd, before = system.psd, run.error.copy()
-    moved, system.psd = psd.perturb(system.pack(system.start)), PSDProjection(system, flat=False, reflect=True)
-    _, worst = _changes(system, run, solver, options, close, run.alpha[0], moved)
+    perturbed, system.psd = psd.perturb(system.pack(system.start)), PSDProjection(system, flat=False, reflect=True)
+    _, worst = _changes(system, run, solver, options, close, run.alpha[0], perturbed)
     # errors of the steps lead off the boundary, too, but they fall with the tolerance, unless the closure limits it
-    if worst > DIGITS and not system.closure.chance:
+    if worst > SECOND_RUN.max_change and not system.closure.chance:
         run.error = before
         options = options | {"rtol": max(options["rtol"] / 100, 1e-13), "atol": options["atol"] / 100}
-        _, worst = _changes(system, run, solver, options, close, run.alpha[0], moved)
+        _, worst = _changes(system, run, solver, options, close, run.alpha[0], perturbed)
     system.psd = psd
-    if worst > DIGITS:
+    if worst > SECOND_RUN.max_change:
         run.success = run.left = False
         change = f"by {worst:.1g} of it" if np.isfinite(worst) else "by any factor"
         run.message += (
             " But the answer depends on digits that the start does not have: students there are sums of others "
-            f"or of teachers up to rounding, and norms moved by {MOVE:.1g} change eps_g {change}. Start from students "
-            "that differ more, or average over such starts."
+            f"or of teachers up to rounding, and norms perturbed by {PSD.perturbation:.1g} change eps_g {change}. Start "
+            "from students that differ more, or average over such starts."
         )
 
 
-def _changes(system, run, solver, options, close, at, moved):
-    """Run again from ``moved`` at the time ``at``, and add the changes of eps_g to its errors.
+def _changes(system, run, solver, options, close, at, perturbed):
+    """Run again from ``perturbed`` at the time ``at``, and add the changes of eps_g to its errors.
 
     Returns the largest changes of the overlaps and of eps_g, relative to the largest overlap and to eps_g; infinity
-    where the other run did not come to the end. Only the part of a change of eps_g counts that neither rounding nor
-    the errors of the steps, as both runs account for them, explain.
+    if the other run did not reach the end. A change of eps_g counts as far as it exceeds rounding and the errors that
+    both runs estimate.
     """
     later = [n for n, alpha in enumerate(run.alpha) if alpha > at]
     if not later:
         return 0.0, 0.0
     times = np.array([at, *(run.alpha[n] for n in later)])
-    other = integrate(system, moved, times, every_step=False, method=solver, options=options, keep=run.keep)
+    other = integrate(system, perturbed, times, every_step=False, method=solver, options=options, keep=run.keep)
     run.nfev += other.nfev
     if other.interrupted:
         run.message += f" The second run, which measures what errors grow to, was {other.message}"
         return 0.0, 0.0
-    overlaps = visible = 0.0 if other.success else np.inf
-    for n, y_moved, error in zip(later, other.y[1:], other.error[1:], strict=False):
-        # errors are relative to eps_g, or to the rounding that hides it
-        of_moved, least = np.maximum([close(y_moved), close(run.y[n])], system.rounding())
-        of_steps, change = run.error[n] * least + error * of_moved, abs(of_moved - least)
-        run.error[n] += change / least
-        visible = max(visible, (change - HIDDEN * system.rounding() - FLOORS * of_steps) / least)
-        overlaps = max(overlaps, np.max(np.abs(y_moved - run.y[n])) / max(1.0, np.max(np.abs(run.y[n]))))
-    return overlaps, visible
+    overlap_change = eps_g_change = 0.0 if other.success else np.inf
+    for n, y, error in zip(later, other.y[1:], other.error[1:], strict=False):
+        # errors are relative to eps_g, or to its rounding if that is larger
+        eps_g_perturbed, eps_g = np.maximum([close(y), close(run.y[n])], system.rounding())
+        step_errors, change = run.error[n] * eps_g + error * eps_g_perturbed, abs(eps_g_perturbed - eps_g)
+        run.error[n] += change / eps_g
+        allowed = SECOND_RUN.rounding_factor * system.rounding()
+        eps_g_change = max(eps_g_change, (change - allowed - SECOND_RUN.error_factor * step_errors) / eps_g)
+        overlap_change = max(overlap_change, np.max(np.abs(y - run.y[n])) / max(1.0, np.max(np.abs(run.y[n]))))
+    return overlap_change, eps_g_change
 
 
 def _follow_differences(system, run, solver, common):
-    """Go on from the end of ``run`` in the differences of students and teachers."""
+    """Continue from the end of ``run`` in the differences of students and teachers."""
     at, late = run.alpha[-1], DifferenceSystem(system.model, system.state(run.y[-1]), evaluator=system.evaluator)
     y = late.pack(late.start)
     while run.left:
         remaining = np.r_[run.alpha[-1], run.times[run.times > run.alpha[-1]]]
-        part = integrate(late, y, remaining, method=solver, leave=late.drifted(y), tick=run.tick, **common)
-        packed = np.array(part.y)
+        other = integrate(late, y, remaining, method=solver, leave=late.drifted(y), tick=run.tick, **common)
+        packed = np.array(other.y)
         overlaps = [system.packing.pack(*x) for x in zip(*late.unpack(packed), strict=True)]
-        run.join(part, overlaps, [*zip(late.errors(packed), late.eps_floor(packed), strict=True)])
+        run.join(other, overlaps, [*zip(late.errors(packed), late.eps_floor(packed), strict=True)])
         late, y = late.realigned(packed[-1])
     run.message += f" From alpha = {at:.6g} on in the differences of students and teachers ({solver.__name__})."
 
 
 def closure_note(closure, C):
-    """Message of a numerically integrated closure about itself, and about C of its last call."""
+    """Message about the accuracy of a numerically integrated closure, and of C in its last call."""
     note = f" {closure.message}" if closure.message else ""
     if closure.chance:
-        note += f" Integrals are by Sobol points, to {closure.chance:.0e}; rtol is {COARSE:.0e} at least."
+        least = METHOD_OPTIONS.min_sobol_rtol
+        note += f" Integrals are by Sobol points, to {closure.chance:.0e}; rtol is {least:.0e} at least."
     if not closure.error > 0:
         return note
     relative = closure.error / np.max(np.abs(C))

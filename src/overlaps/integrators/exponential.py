@@ -1,6 +1,6 @@
 """Exponential midpoint step: the flow solved exactly over a step whose closure is frozen at its middle."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.integrate import OdeSolver
@@ -12,10 +12,21 @@ from .bdf import StructuredBDF
 
 __all__ = ["ExponentialMidpoint"]
 
-SAFETY, LEAST, LARGEST = 0.9, 0.2, 5.0  # factors of the step size, as in SciPy's Runge-Kutta methods
-# Part of the tolerance that one step may use: errors of some tens of steps that matter add up to the whole.
-SHARE = 0.1
-ROUNDING = 1e-15  # of eps_g, a difference of overlaps of order one
+
+class ExponentialOptions(NamedTuple):
+    """Tunable numbers of the step control."""
+
+    # Factors of the step size, as in SciPy's Runge-Kutta methods: safety, the least and the largest change at once.
+    safety: float = 0.9
+    min_factor: float = 0.2
+    max_factor: float = 5.0
+    # Fraction of the tolerance that one step may use, because errors of some tens of steps add up. Halved: 1.4 times as
+    # many steps.
+    tolerance_fraction: float = 0.1
+    rounding: float = 1e-15  # rounding of eps_g, a difference of overlaps of order one
+
+
+OPTIONS = ExponentialOptions()
 
 
 class ExponentialMidpoint(OdeSolver):
@@ -30,7 +41,7 @@ class ExponentialMidpoint(OdeSolver):
             + h^2 \varphi(z_i) \varphi(z_j) (B \tau^l B^T)_{ij} + h s_l p_l \varphi(z_i + z_j) C_{ij}, \\
         X_{ij} &= e^{z_i} h \varphi(z_j) (r B^T)_{ij}.
 
-    A step takes the closure at its start to its middle, and the closure found there over the whole step. Used through
+    A step uses the closure at its start up to its middle, and the closure there for the full step. Used through
     ``overlaps.solve(..., method="exponential")``.
 
     Parameters
@@ -74,12 +85,9 @@ class ExponentialMidpoint(OdeSolver):
     True
     """
 
-    # test: tests/integrators/test_bdf.py::test_exponential_step_keeps_rtol_on_power_laws
-    # test: tests/integrators/test_bdf.py::test_exponential_step_keeps_rtol_behind_a_plateau
-
     one_step = by_blocks = True
-    accounts = True  # adds up what its steps leave in eps_g
-    follower = StructuredBDF  # in other variables: the error of this step is measured in Q and R
+    estimates_error = True  # adds up the errors of eps_g of its steps
+    late_solver = StructuredBDF  # for late times, because the error of this step is measured in Q and R
     t: float
     y: np.ndarray
     _frozen: Any  # closure at (t, y), or None
@@ -89,9 +97,10 @@ class ExponentialMidpoint(OdeSolver):
     ):
         super().__init__(fun, t0, y0, t_bound, vectorized)
         self.system, self.h_abs = system_of(fun), first_step
-        self.rtol, self.atol, self.max_step = SHARE * rtol, SHARE * atol, max_step
+        fraction = OPTIONS.tolerance_fraction
+        self.rtol, self.atol, self.max_step = fraction * rtol, fraction * atol, max_step
         self._frozen = None
-        self.error = 0.0  # of eps_g, relative to it: the sum of what the steps leave
+        self.error = 0.0  # accumulated error of eps_g, relative to it
         if first_step is None:
             g, rate = self._arguments(self.y), self._arguments(self.fun(self.t, self.y))
             scale = self.atol + self.rtol * np.abs(g).max()
@@ -118,18 +127,19 @@ class ExponentialMidpoint(OdeSolver):
             t_new = min(self.t + h, self.t_bound)
             h = t_new - self.t
             y_new, error, end = self._try(h)
-            error = error if np.isfinite(error) else SAFETY**2 / LEAST**2
-            h *= min(max(SAFETY / np.sqrt(max(error, 1e-300)), LEAST), LARGEST)
+            error = error if np.isfinite(error) else OPTIONS.safety**2 / OPTIONS.min_factor**2
+            factor = OPTIONS.safety / np.sqrt(max(error, 1e-300))
+            h *= min(max(factor, OPTIONS.min_factor), OPTIONS.max_factor)
         self.t, self.y, self.h_abs = t_new, y_new, h
         self._frozen = end  # the closure at the end is the one at the start of the next step
-        self.error += self._share
+        self.error += self._step_error
         return True, None
 
     def _try(self, h):
         """Result of a step h, its error in units of the tolerance, and the closure at its end.
 
-        The second half is taken twice more, with the closures of the middle and of the end: blocks that relax
-        within a step follow the last closure they see, and only the second shows by how much they lag behind it.
+        The second half is computed twice more, with the closures of the middle and of the end: blocks that relax
+        within a step follow the last closure, and only the second shows by how much they lag behind it.
         """
         t = self.t
         half = self._frozen.advance(self.y, h / 2, t + h / 4)
@@ -138,13 +148,13 @@ class ExponentialMidpoint(OdeSolver):
         end = self._freeze(y_new, t + h)
         g_new = self._arguments(y_new)
         scale = self.atol + self.rtol * np.abs(g_new).max()
-        error = self._share = 0.0
+        error = self._step_error = 0.0
         for frozen in (middle, end):
             other = frozen.advance(half, h / 2, t + 3 * h / 4)
             change = abs(self.system.change_of_eps_g(other - y_new))
-            of_eps_g = change / (10 * self.rtol * max(end.eps_g, 0.0) + ROUNDING)
-            error = np.fmax(error, np.fmax(np.abs(g_new - self._arguments(other)).max() / scale, of_eps_g))
-            self._share = max(self._share, change / max(end.eps_g, ROUNDING))
+            eps_g_error = change / (10 * self.rtol * max(end.eps_g, 0.0) + OPTIONS.rounding)
+            error = np.fmax(error, np.fmax(np.abs(g_new - self._arguments(other)).max() / scale, eps_g_error))
+            self._step_error = max(self._step_error, change / max(end.eps_g, OPTIONS.rounding))
         return y_new, error, end
 
 

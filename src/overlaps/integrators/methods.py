@@ -1,6 +1,7 @@
-"""Integration methods: their names and options, what "auto" chooses, and the sentence that says why."""
+"""Integration methods: their names and options, the choice of "auto", and its reason."""
 
 import inspect
+from typing import NamedTuple
 
 import numpy as np
 import scipy.integrate
@@ -14,62 +15,70 @@ from .bdf import StructuredBDF
 from .dop853 import DOP853
 from .exponential import ExponentialMidpoint
 
-FREE = {"max_step": np.inf, "first_step": None, "min_step": 0.0}  # the solvers' own step control
-HINTS = {
+DEFAULT_STEPS = {"max_step": np.inf, "first_step": None, "min_step": 0.0}  # the solvers' own step control
+OPTION_HINTS = {
     "t_eval": "Output times go in alpha, as an array.",
     "events": "stop= ends the integration where a function changes sign.",
     "dense_output": "Trajectory.at gives the state at any time.",
     "tol": "Tolerances are rtol= and atol=.",
 }
-# asked before solve_ivp, whose DOP853 has no eps_g in its error control
-OWN = {"DOP853": DOP853, "structured": StructuredBDF, "exponential": ExponentialMidpoint}
+# these names come before those of SciPy, whose DOP853 has no eps_g in its error control
+METHODS = {"DOP853": DOP853, "structured": StructuredBDF, "exponential": ExponentialMidpoint}
 NOT_STIFF = " (auto: not stiff over this interval)"
-MEMORY = 1e9  # bytes of the derivatives of the closure; beyond, "auto" takes no structured BDF
-# rtol where integrals are by Sobol points: below, steps vanish at the jumps of these integrals; above, errors of the
-# steps come near those of the integrals, 1e-3.
-COARSE = 1e-4
-# The second run of certify=True: its tolerances are smaller by TIGHTER. Two tolerances of one method that differ by
-# less than LEAST_RATIO make runs whose common error a difference does not show.
-TIGHTER, LEAST_RATIO = 100.0, 10.0
-LEAST_RTOL = 1e-13  # of methods that state no least rtol: steps control rounding below
-# Evaluations times overlaps that an explicit second run of a stiff problem may need: about ten seconds.
-AFFORDABLE = 3e8
+
+
+class MethodOptions(NamedTuple):
+    """Tunable numbers of the choice of a method, and of the second run of certify=True."""
+
+    max_derivative_bytes: float = 1e9  # size of the derivatives of the closure up to which "auto" takes structured BDF
+    # Least rtol where integrals are by Sobol points. Smaller: the step size becomes too small at the jumps of these
+    # integrals; larger: errors of the steps come near those of the integrals, 1e-3.
+    min_sobol_rtol: float = 1e-4
+    tolerance_ratio: float = 100.0  # ratio of the tolerances of the two runs
+    # Least ratio: two tolerances of one method that differ by less give runs with a common error, which their
+    # difference does not show.
+    min_tolerance_ratio: float = 10.0
+    default_min_rtol: float = 1e-13  # for methods without a least rtol; smaller ones make steps control rounding
+    max_second_run: float = 3e8  # evaluations times overlaps of an explicit second run, about ten seconds
+
+
+METHOD_OPTIONS = MethodOptions()
 
 
 def check_options(method, options, span=np.inf):
-    """Refuse options that a solver of SciPy or of this library would ignore, with a warning at most; settle numbers."""
+    """Refuse options that a solver of SciPy or of this library would ignore; replace numbers by checked ones."""
     if not options or method.__module__.partition(".")[0] not in ("scipy", __package__.partition(".")[0]):
-        return  # a user's class knows its own
+        return  # classes of the user check their options
     inits = [inspect.signature(cls.__init__).parameters for cls in method.__mro__ if issubclass(cls, OdeSolver)]
     fixed = {"self", "fun", "t0", "y0", "t_bound", "rtol", "atol", "vectorized", "options", "extraneous"}
     fixed |= {"support_complex", *getattr(method, "internal", ())}
     known = sorted({name for init in inits for name in init} - fixed)
     wrong = [name for name in options if name not in known]
     if wrong:
-        hints = "".join(f" {HINTS[name]}" for name in wrong if name in HINTS)
+        hints = "".join(f" {OPTION_HINTS[name]}" for name in wrong if name in OPTION_HINTS)
         raise ValueError(
             f"{method.__name__} has no option {', '.join(wrong)}; expected some of {', '.join(known)}, or one of the "
             f"named parameters.{hints}"
         )
-    for name, free in FREE.items():
-        value = options.get(name, free)
-        if value is not free and not (check.axes(name, value) == 0 and value == free):
+    for name, default in DEFAULT_STEPS.items():
+        value = options.get(name, default)
+        if value is not default and not (check.axes(name, value) == 0 and value == default):
             options[name] = check.number(name, value, above=0)
     if options.get("first_step") is not None and options["first_step"] > span:
         raise ValueError(f"first_step = {options['first_step']:g}; expected at most the interval, {span:g}.")
 
 
 def check_model(method, model, name="model", schedule=None):
-    """Refuse a model that a solver of this library does not know."""
-    for known, cls in OWN.items():
+    """Refuse a model that a solver of this library does not support."""
+    for method_name, cls in METHODS.items():
         if issubclass(method, cls):
-            check_features(f"method = {known!r}", model, schedule, name=name)
+            check_features(f"method = {method_name!r}", model, schedule, name=name)
 
 
 def solver_class(method):
     """OdeSolver subclass for a name of ``solve_ivp`` or a class."""
     if isinstance(method, str):
-        for name, cls in OWN.items():
+        for name, cls in METHODS.items():
             if method in (name, cls.__name__):
                 return cls
         named = getattr(scipy.integrate, method, None)
@@ -84,7 +93,7 @@ def solver_class(method):
 
 
 def choose_method(system, span, rtol, rate=None, fastest=1.0):
-    """Name of a method for the System over an interval of alpha, and why, in parentheses; ``rate`` if it is known.
+    """Name of a method for the System over an interval of alpha, and the reason in parentheses; ``rate`` if known.
 
     The costs are estimates, in evaluations of the right-hand side: DOP853 makes steps of 12 evaluations not longer
     than 6 / (fastest rate); BDF, of order 5, needs about 500 rtol^(-1/5) at any length (its solves counted), the
@@ -97,7 +106,7 @@ def choose_method(system, span, rtol, rate=None, fastest=1.0):
     needed = f"DOP853 would need {explicit:.1g} evaluations for stability alone"
     no_jacobian_reason = _no_jacobian_reason(system)
     if system.model.spherical:
-        return "DOP853", f" (auto: {needed}, but implicit methods of this library know no spheres)"
+        return "DOP853", f" (auto: {needed}, but the implicit methods do not support constraint='sphere')"
     if no_jacobian_reason is None:
         return "structured", f" (auto: {needed})"
     gradient = len(system.model.groups) == 1 and np.isfinite(system.closure.gradient_rate) and type(system) is System
@@ -115,31 +124,34 @@ def _no_jacobian_reason(system):
     """Why the structured BDF cannot run, or None."""
     _, K, M = system.shape
     size = 8 * (K * (K + 1) // 2 + K * M + K) * (2 * K * K + K * M + K)
-    if size > MEMORY:
+    if size > METHOD_OPTIONS.max_derivative_bytes:
         return f"the closure has derivatives of {size / 1e9:.1f} GB"
     return system.no_jacobian_reason() or None
 
 
 def second_run(traj, start, options, solve):
-    """(Solution by ``solve(method=, ...)`` that is really another one, ""); or None and why there is none.
+    """(Solution by ``solve(method=, ...)`` with other errors, ""); or None and the reason why there is none.
 
-    With tolerances that are smaller by TIGHTER; by another method where these would give the first run again.
+    Its tolerances are smaller by ``tolerance_ratio``; it uses another method if these would repeat the first run.
     """
-    least = max(getattr(traj.solver, "least_rtol", LEAST_RTOL), COARSE if bind(traj.model).by_chance else 0.0)
-    tolerances = {"rtol": max(traj.rtol / TIGHTER, least), "atol": traj.atol / TIGHTER}
-    if LEAST_RATIO * tolerances["rtol"] <= traj.rtol:
+    ratio, min_ratio = METHOD_OPTIONS.tolerance_ratio, METHOD_OPTIONS.min_tolerance_ratio
+    default = METHOD_OPTIONS.default_min_rtol
+    sobol = METHOD_OPTIONS.min_sobol_rtol if bind(traj.model).by_chance else 0.0
+    least = max(getattr(traj.solver, "least_rtol", default), sobol)
+    tolerances = {"rtol": max(traj.rtol / ratio, least), "atol": traj.atol / ratio}
+    if min_ratio * tolerances["rtol"] <= traj.rtol:
         other = solve(method=traj.solver, **tolerances, **options)
         n = len(other)
         repeated = all(np.array_equal(getattr(traj, x)[:n], getattr(other, x)) for x in ("Q", "R", "v"))
-        if not repeated and LEAST_RATIO * other.rtol <= traj.rtol:
+        if not repeated and min_ratio * other.rtol <= traj.rtol:
             return other, ""
     method, system = RK45 if issubclass(traj.solver, DOP853) else DOP853, System(traj.model, start.on(traj.model))
     evaluations = 2 * (traj.alpha[-1] - start.alpha) * fastest_rate(system)
-    if not evaluations * system.packing.size < AFFORDABLE:
+    if not evaluations * system.packing.size < METHOD_OPTIONS.max_second_run:
         return None, (
             f"{traj.solver.__name__} becomes no more accurate below rtol = {least:.1g}, and another method, "
-            f"{method.__name__}, would need {evaluations:.1g} evaluations; expected rtol >= {LEAST_RATIO * least:.1g}"
+            f"{method.__name__}, would need {evaluations:.1g} evaluations; expected rtol >= {min_ratio * least:.1g}"
         )
-    tolerances["rtol"] = max(traj.rtol / TIGHTER, LEAST_RTOL)
+    tolerances["rtol"] = max(traj.rtol / ratio, default)
     options = {name: value for name, value in options.items() if name in ("max_step", "first_step")}
     return solve(method=method, **tolerances, **options), ""

@@ -3,36 +3,48 @@
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.integrate
 from scipy.integrate import BDF, LSODA, RK23, RK45, Radau
 
 from .._base import check, warn
-from ._steps import UNRESOLVED
+from ._steps import STEP_CHECKS
 from .stop import _Crossing
 
-# Growth of the largest overlap, relative to the larger one of the start and 1. Below, networks on the way to a plateau
-# may still come back; above, the run ends as diverged.
-DIVERGED = 1e10
-# Relative progress of time after which a formula of many steps whose step vanished may begin anew. Below, the flow
-# itself is to blame, and it would begin anew for ever.
-RESTED = 1e-6
-# Sine^2 of the angle of two kinked students: a run that comes below is repeated from norms moved by rtol, and a start
-# that is below takes a short first step; above, steps of the usual length see the angle.
-PARALLEL = 1e-5
-# Q_kk of a kinked student, relative to teachers, below which it explains why a step vanished, and Q_kk where it falls:
-# implicit methods stop at up to a thousandth of the teachers' norm. Above, students may be small for other reasons.
-SHRUNK, FALLING = 1e-8, 1e-6
-# Time, relative, by which the closure is asked for a reason ahead of a step that vanished. Below, rounding hides what
-# is there; above, it would be a state that the run is far from.
-BEYOND = 1e-6
-# A run is slow where steps are shorter than SLOW of the interval, as counted over MARKED evaluations, of which a step
-# of DOP853 takes twelve. Below, runs of a million steps would go on without a word; above, sound ones would get one.
-SLOW, MARKED, PER_STEP = 1e-6, 600, 12
-PATIENCE = 10.0  # seconds of a run before that is said: most runs end, or stop with a reason, sooner
-LOST = "the field covariance lost positivity"
+
+class RunOptions(NamedTuple):
+    """Tunable numbers of a run."""
+
+    # Growth of the largest overlap, relative to the larger one of the start and 1, that ends a run as diverged.
+    # Smaller: networks that would still return to a plateau are stopped.
+    divergence_factor: float = 1e10
+    # Relative progress of time after which a multistep formula whose step became too small may restart. Smaller: it
+    # restarts for ever if the flow cannot be continued.
+    restart_progress: float = 1e-6
+    # Sine^2 of the angle of two kinked students below which a run is repeated with norms perturbed by rtol, and a start
+    # takes a short first step. Larger angles are resolved by steps of the usual length.
+    parallel_sine2: float = 1e-5
+    # Q_kk of a kinked student, relative to teachers, below which it explains why the step size became too small; and
+    # the same for a student whose norm falls, because implicit methods stop at up to a thousandth of the teachers'
+    # norm. Larger: students that are small for other reasons are taken for the cause.
+    lost_norm: float = 1e-8
+    lost_falling_norm: float = 1e-6
+    # Relative time ahead of a step that became too small at which the closure is evaluated for its failure reason.
+    # Halved: rounding may hide the reason; much larger: the state there is far from the run.
+    ahead: float = 1e-6
+    # A run is slow if its steps are shorter than this fraction of the interval, on average over ``window`` evaluations,
+    # and it has taken ``min_seconds``, in which most runs end. Larger: runs that are not slow cause a warning; smaller:
+    # runs of a million steps cause none.
+    slow_step: float = 1e-6
+    window: int = 600
+    evaluations_per_step: int = 12  # evaluations in a step of DOP853
+    min_seconds: float = 10.0
+
+
+RUN_OPTIONS = RunOptions()
+LOST_POSITIVITY = "the field covariance lost positivity"
 ONE_STEP = (RK23, RK45, scipy.integrate.DOP853)  # SciPy's methods that may change h_abs between any two steps
 RETARGETABLE = (*ONE_STEP, Radau, BDF)  # solvers of SciPy that read t_bound anew at each step
 
@@ -43,15 +55,15 @@ class Run:
 
     times: np.ndarray
     every_step: bool = False
-    tick: Any = None  # is told the time after each step
-    keep: Any = np.array  # what is recorded of a packed state: a copy, or its sums over blocks
+    tick: Any = None  # called with the time after each step
+    keep: Any = np.array  # function of a packed state that is recorded: a copy, or its sums over blocks
     alpha: list = field(default_factory=list)
     y: list = field(default_factory=list)
-    error: list = field(default_factory=list)  # of eps_g, relative to it, by the solver's own account
+    error: list = field(default_factory=list)  # accumulated error of eps_g, relative to it, by the solver's estimates
     late: list = field(default_factory=list)  # eps_g and its floor in other variables, nan in these; or empty
     watched: tuple | None = None  # sine^2 of all angles of kinked students at the last step, alpha, packed state
-    parallel: tuple = (np.inf, 0.0, None)  # sine^2 of the angle of kinked students at its smallest, alpha, packed state
-    marks: Any = ()  # (evaluations, alpha) now and then, see ``_slow``; None once it has warned
+    parallel: tuple = (np.inf, 0.0, None)  # smallest sine^2 of the angle of kinked students, alpha, packed state
+    marks: Any = ()  # (evaluations, alpha) every ``window`` evaluations, see ``_warn_if_slow``; None after a warning
     began: float = field(default_factory=perf_counter)
     success: bool = False
     interrupted: bool = False
@@ -60,37 +72,37 @@ class Run:
     left: bool = False
 
     def record(self, alpha, y, error=0.0):
-        """Keep one point."""
+        """Record one point."""
         self.alpha.append(float(alpha))
         self.y.append(self.keep(y))
         self.error.append(float(error))
 
     def record_until(self, t, at, error=0.0, *, end=False):
-        """Keep ``at(time)`` at the output times since the last record; at t if it, or every step, is one or the end."""
+        """Record ``at(time)`` at the output times since the last record, and at t with ``end`` or ``every_step``."""
         times = self.times[(self.times > self.alpha[-1]) & (self.times <= t)].tolist()
         if (end or self.every_step) and t not in times:
             times.append(t)
         for time in times:
             self.record(time, at(time), error)
 
-    def join(self, part, y, late):
-        """Go on with another run from the last record, which is kept only if it was asked for."""
-        kept = len(self.alpha) - (not self.every_step and self.alpha[-1] not in self.times)
+    def join(self, other, y, late):
+        """Append another run to the last record, which stays only if it was requested."""
+        n = len(self.alpha) - (not self.every_step and self.alpha[-1] not in self.times)
         self.late = self.late or [(np.nan, np.nan)] * len(self.alpha)
-        for mine, new in ((self.alpha, part.alpha), (self.y, y), (self.error, part.error), (self.late, late)):
-            mine[kept:] = new[1:]
-        self.success, self.message, self.left = part.success, part.message, part.left
-        self.nfev += part.nfev
+        for values, new in ((self.alpha, other.alpha), (self.y, y), (self.error, other.error), (self.late, late)):
+            values[n:] = new[1:]
+        self.success, self.message, self.left = other.success, other.message, other.left
+        self.nfev += other.nfev
 
 
 def integrate(system, y0, times, *, every_step, method, options, stop=None, leave=None, tick=None, keep=np.array):
     """Integrate through ``times`` and record there, or at every step of the solver.
 
-    ``leave(y)`` ends the run after the first step at which it is true: the problem is then handed over to other
+    ``leave(y)`` ends the run after the first step at which it is true: the problem is then continued in other
     variables.
 
-    Output times are stepped onto: interpolating a solver's dense output would limit eps_g to about 1e-8.  A solver that
-    says ``interpolates = True`` has one as good as its steps, and landing would force it to small ones.
+    Steps land on output times, because interpolating a solver's dense output would limit eps_g to about 1e-8.  If the
+    solver has ``interpolates = True``, its dense output is as good as its steps, and landing would force small ones.
     """
     run = Run(times, every_step, tick, keep)
     run.record(times[0], y0)
@@ -99,7 +111,7 @@ def integrate(system, y0, times, *, every_step, method, options, stop=None, leav
         run.success, run.message = True, f"stop condition met at the start, alpha = {times[0]:g}."
         return run
     try:
-        with np.errstate(all="ignore"):  # overflow is caught below, with a sentence
+        with np.errstate(all="ignore"):  # overflow is detected below, with a message
             _drive(run, system, y0.copy(), method, options, crossing, leave)
     except KeyboardInterrupt:
         run.interrupted = True
@@ -118,25 +130,25 @@ def _drive(run, system, y, method, options, crossing, leave):
     solver = _solver(system, method, times[0], y, times[-1], options)
     system.close(y)
     _watch(run, system, times[0], y)
-    options = _cautious(solver, run, system, options) if one_step else options
-    # at least DIVERGED itself: small starts grow by large factors and are well
-    largest = DIVERGED * max(1.0, np.max(np.abs(y)))
-    spent, stops = 0, np.union1d(times, knots)
-    # nan makes every step worth a look, -inf none: compiled steps compare eps_g with it
+    options = _with_short_first_step(solver, run, system, options) if one_step else options
+    # at least the factor itself, because small starts may grow by large factors without a divergence
+    max_overlap = RUN_OPTIONS.divergence_factor * max(1.0, np.max(np.abs(y)))
+    nfev_before, stops = 0, np.union1d(times, knots)
+    # compiled steps compare eps_g with the level: nan makes every step need a check, -inf none
     level = np.nan if leave is not None else -np.inf if crossing is None else crossing.level
-    common = run, options, (largest, level, stops)
+    common = run, options, (max_overlap, level, stops)
     compiled_steps, begun = _compiled_steps_of(solver, *common), times[0]
-    # knots are landed on: a smooth step across one would not see what happens there
+    # steps land on knots, because the error estimate of a step across one would miss the change there
     bounds = np.union1d(knots, times[-1:]) if interpolates else times[-1:] if compiled_steps else stops[1:]
     for bound in bounds if len(times) > 1 else ():
-        if solver.t >= bound:  # passed by a burst that began on the way
+        if solver.t >= bound:  # compiled steps that started before it have passed it
             continue
         jumped = system.enter(solver.t)
         if (one_step or issubclass(method, RETARGETABLE)) and not (jumped and solver.t > times[0]):
-            # the same solver goes on: its history of steps is still good, as nothing jumped
+            # the same solver continues: its history of steps is still valid, because nothing jumped
             solver.t_bound, solver.status = bound, "running"
         else:
-            spent += solver.nfev
+            nfev_before += solver.nfev
             solver, compiled_steps = _renewed(system, method, solver, bound, *common)
         while solver.t < bound:
             before, y_before = solver.t, solver.y
@@ -149,15 +161,15 @@ def _drive(run, system, y, method, options, crossing, leave):
                 before, y_before = compiled_steps.before if failure is None else (solver.t, solver.y)
             else:
                 failure = _step(system, solver)
-            run.nfev = spent + solver.nfev
-            _slow(run, solver.t)
-            if failure and isinstance(solver, BDF) and solver.t - begun > RESTED * solver.t:
-                # shortened again and again, BDF of high order feeds on the rounding in its differences: first order
-                # has none, and what stops it there is the flow's
-                begun, spent = solver.t, spent + solver.nfev
+            run.nfev = nfev_before + solver.nfev
+            _warn_if_slow(run, solver.t)
+            if failure and isinstance(solver, BDF) and solver.t - begun > RUN_OPTIONS.restart_progress * solver.t:
+                # after many shortened steps, BDF of high order amplifies the rounding in its differences; first order
+                # has none, and a failure there is due to the flow
+                begun, nfev_before = solver.t, nfev_before + solver.nfev
                 solver, compiled_steps = _renewed(system, method, solver, bound, *common)
                 continue
-            reason = _failure_reason(system, solver, failure, largest, options)
+            reason = _failure_reason(system, solver, failure, max_overlap, options)
             if reason:
                 run.message = f"stopped at alpha = {before:.6g}: {reason}"
                 return
@@ -168,7 +180,7 @@ def _drive(run, system, y, method, options, crossing, leave):
                 exact = partial(_advance, system, method, options, before, y_before)
                 at_time = solver.dense_output() if interpolates else exact
                 at = crossing.locate(before, solver.t, at_time)
-                run.record_until(at, at_time, own_error(solver), end=True)
+                run.record_until(at, at_time, accumulated_error(solver), end=True)
                 run.success, run.message = True, f"stop condition met at alpha = {at:.6g}."
                 return
 
@@ -176,35 +188,37 @@ def _drive(run, system, y, method, options, crossing, leave):
                 return solver.y if t == solver.t else solver.dense_output()(t)
 
             run.success = run.left = leave is not None and leave(solver.y)
-            run.record_until(solver.t, at_step, own_error(solver), end=run.left)
+            run.record_until(solver.t, at_step, accumulated_error(solver), end=run.left)
             if run.left:
                 return
             if run.tick is not None:
                 run.tick(solver.t)
         if one_step:
-            # landing on an output time shortened the last step; the error control may try the longer one again
+            # landing on an output time shortened the last step, so the error control may try the longer one again
             solver.h_abs = max(solver.h_abs, h)
     run.success, run.message = True, end_sentence(times)
 
 
-def _slow(run, alpha):
-    """Warn, once, of a run of some fifty steps that do not grow and of which a million would reach the end."""
-    if run.marks is None or (run.marks and run.nfev - run.marks[-1][0] < MARKED):
+def _warn_if_slow(run, alpha):
+    """Warn, once, of a run of some fifty steps that do not grow, and of which a million would reach the end."""
+    window, slow_step = RUN_OPTIONS.window, RUN_OPTIONS.slow_step
+    if run.marks is None or (run.marks and run.nfev - run.marks[-1][0] < window):
         return
     run.marks = [*run.marks[-2:], (run.nfev, alpha)]
-    if len(run.marks) < 3 or perf_counter() - run.began < PATIENCE:
+    if len(run.marks) < 3 or perf_counter() - run.began < RUN_OPTIONS.min_seconds:
         return
     before, now = np.diff([at for _, at in run.marks])
-    if now <= min(2 * before, SLOW * MARKED / PER_STEP * (run.times[-1] - run.times[0])):
+    slow = slow_step * window / RUN_OPTIONS.evaluations_per_step * (run.times[-1] - run.times[0])
+    if now <= min(2 * before, slow):
         run.marks = None
         warn(
-            f"steps at alpha = {alpha:.6g} are shorter than {SLOW:g} of the interval and do not grow: {MARKED} "
+            f"steps at alpha = {alpha:.6g} are shorter than {slow_step:g} of the interval and do not grow: {window} "
             f"evaluations brought {now:.1g}." + check.see("integration", "When it does not end well")
         )
 
 
 def _compiled_steps_of(solver, run, options, limits):
-    """Compiled steps of a solver, where it has them and they pay, or None."""
+    """Compiled steps of a solver, or None if it has none or compiling them does not pay."""
     if getattr(solver, "kernel", None) is None or not solver.compiled_steps.pays(solver):
         return None
     return solver.compiled_steps(
@@ -213,32 +227,32 @@ def _compiled_steps_of(solver, run, options, limits):
 
 
 def _renewed(system, method, old, bound, run, options, limits):
-    """A solver without history where the old one stands, with its account of errors, and compiled steps or None."""
+    """A solver without history at the state of the old one, with its accumulated error, and compiled steps or None."""
     solver = _solver(system, method, old.t, old.y, bound, options)
-    solver.error = own_error(old)
+    solver.error = accumulated_error(old)
     return solver, _compiled_steps_of(solver, run, options, limits)
 
 
 def end_sentence(times):
-    """The sentence about a run that came to its end."""
+    """Message of a run that has reached its last time."""
     return f"reached alpha = {times[-1]:g}."
 
 
-def own_error(solver):
-    """Error of eps_g, relative to it, that the solver's estimates add up to; 0 for solvers that keep no account."""
+def accumulated_error(solver):
+    """Sum of the solver's estimated errors of eps_g, relative to eps_g; 0 for solvers without such an estimate."""
     return getattr(solver, "error", 0.0)
 
 
 def _watch(run, system, alpha, y):
-    """Keep the state in which two kinked students are most nearly parallel, at the last evaluation of the closure."""
+    """Store the state in which two kinked students are most nearly parallel, at the last evaluation of the closure."""
     K = system.model.K
     if K < 2 or not system.closure.kinked:
         return
     Q, (i, j) = _field_covariance(system), np.triu_indices(K, 1)
     sines = np.abs(1 - Q[i, j] ** 2 / np.maximum(Q[i, i] * Q[j, j], np.finfo(float).tiny))
-    if system.duplicate_units is not None:  # they stay parallel, whatever rounding says
+    if system.duplicate_units is not None:  # they stay parallel, up to rounding
         sines[system.duplicate_units.first[i] == system.duplicate_units.first[j]] = 0.0
-    # students whose overlaps are equal digit by digit may stay so, unless rounding parts them
+    # students whose overlaps are equal to the last bit may stay so, unless rounding separates them
     before, run.watched = run.watched, (sines, float(alpha), y.copy())
     if before is not None and np.any((before[0] == 0) & (sines > 0)):
         run.parallel = (0.0, *before[1:])
@@ -246,38 +260,38 @@ def _watch(run, system, alpha, y):
         run.parallel = (float(sines[sines > 0].min()), *run.watched[1:])
 
 
-def _cautious(solver, run, system, options):
-    """Options with a short first step where kinked students are parallel at the start.
+def _with_short_first_step(solver, run, system, options):
+    """Options with a short first step if kinked students are parallel at the start.
 
-    The flow is as smooth as their angle, which grows like the root of time, and estimates of errors from longer steps
-    do not see that. Errors of a step h are of order h^(3/2) there: shorter ones than rtol^(2/3) gain nothing.
+    The flow is as smooth as their angle, which grows like the root of time; error estimates from longer steps miss
+    this. The error of a step h is of order h^(3/2) there, so steps shorter than rtol^(2/3) gain nothing.
     """
     if run.watched is None or options.get("first_step") is not None:
         return options
     sines = run.watched[0] if system.duplicate_units is None else run.watched[0][run.watched[0] > 0]
-    nearest = np.min(sines, initial=1.0)
-    if nearest > PARALLEL:
+    smallest = np.min(sines, initial=1.0)
+    if smallest > RUN_OPTIONS.parallel_sine2:
         return options
-    solver.h_abs *= max(nearest, options["rtol"] ** (2 / 3))
+    solver.h_abs *= max(smallest, options["rtol"] ** (2 / 3))
     return options | {"first_step": solver.h_abs}
 
 
-def _failure_reason(system, solver, failure, largest, options):
-    """A sentence when the step failed, else None."""
+def _failure_reason(system, solver, failure, max_overlap, options):
+    """A sentence if the step failed, else None."""
     eta, size = system.model.eta, np.max(np.abs(solver.y))
-    # the schedule gave a factor that is none: its own sentence says more than a vanished step
+    # an invalid factor of the schedule: its own message is more specific than a step size that became too small
     if failure and system.refusal:
         return system.refusal
     # half of the decades to divergence: a step that fails there fails because of the growth
-    growing = not size <= largest**0.5  # or nan
-    if not size <= largest or (failure and growing):
+    growing = not size <= max_overlap**0.5  # also true for nan
+    if not size <= max_overlap or (failure and growing):
         return diverged(size, eta)
     system.close(solver.y)
     lost, norm = _lost_direction(system, solver, failure, options.get("atol", np.inf))
     if failure and lost is None:
         vanished = f"{failure.rstrip('.')}: the step size vanished while the overlaps were finite (largest {size:.3g})."
-        ahead = BEYOND * max(abs(solver.t), 1.0) * system.rhs(solver.t, solver.y)
-        system.rhs(solver.t, solver.y + ahead)  # where the closure may have a reason of its own, which the run appends
+        change = RUN_OPTIONS.ahead * max(abs(solver.t), 1.0) * system.rhs(solver.t, solver.y)
+        system.rhs(solver.t, solver.y + change)  # the closure may have a reason there, which the run appends
         if getattr(system.closure, "message", ""):
             return vanished
         no_jacobian_reason = system.no_jacobian_reason()
@@ -293,9 +307,9 @@ def _failure_reason(system, solver, failure, largest, options):
             "from here on, or take SGD, whose noise keeps norms positive (gradient_flow=False)."
         )
     if not np.isfinite(system.closure.gradient_rate):
-        norms, atol = np.diag(_field_covariance(system))[: system.model.K], UNRESOLVED * options.get("atol", 0.0)
+        norms = np.diag(_field_covariance(system))[: system.model.K]
         k = int(np.argmin(norms))
-        if norms[k] < atol and system.A[k, k] < 0:
+        if norms[k] < STEP_CHECKS.unresolved_norm * options.get("atol", 0.0) and system.A[k, k] < 0:
             return (
                 f"student {k} has shrunk to Q_kk = {norms[k]:.3g}: the norm fell below what atol resolves; lower eta, "
                 "or constraint='sphere'."
@@ -309,18 +323,19 @@ def _failure_reason(system, solver, failure, largest, options):
         return None
     if growing:
         return diverged(size, eta)
-    kept = system.psd is None or not isinstance(solver, LSODA)  # whose state is its own: nobody puts it back
-    remedy = "Try smaller rtol and atol." if kept else "From a singular start try method='DOP853' or 'structured'."
-    return f"{LOST} (lowest eigenvalue {lowest:.3g}), an integration error. {remedy}"
+    # the internal state of LSODA cannot be replaced by a projected one
+    projected = system.psd is None or not isinstance(solver, LSODA)
+    remedy = "Try smaller rtol and atol." if projected else "From a singular start try method='DOP853' or 'structured'."
+    return f"{LOST_POSITIVITY} (lowest eigenvalue {lowest:.3g}), an integration error. {remedy}"
 
 
 def allowed_negative_eigenvalue(rtol):
-    """Negative eigenvalue of the fields, relative to their trace, that errors of the steps explain."""
+    """Negative eigenvalue of the fields, relative to their trace, that may be due to errors of the steps."""
     return max(check.PSD_TOLERANCE, 10 * rtol)
 
 
 def _put(solver, compiled_steps, y):
-    """Go on from y in place of the state after the last step, where the solver can."""
+    """Continue from y in place of the state after the last step, if the solver can."""
     solver.y = y
     if isinstance(solver, BDF):
         solver.D[0] = y  # the polynomial of earlier steps ends there
@@ -331,7 +346,7 @@ def _put(solver, compiled_steps, y):
 
 
 def diverged(size, eta):
-    """The sentence about overlaps that have grown beyond all bounds."""
+    """Message about overlaps that diverge."""
     return (
         f"the overlaps diverge (largest |overlap| = {size:.3g}); eta = {eta:g} is probably above the stability limit. "
         "Try a smaller eta, or gradient_flow=True for the small-eta limit."
@@ -342,20 +357,20 @@ def _lost_direction(system, solver, failure, atol):
     """Index of a kinked student whose norm a gradient flow has driven to zero, or None; and a phrase about its norm.
 
     Its norm falls at a finite speed, |w|' = -c, and the direction of the force c turns with w: at |w| = 0 the velocity
-    jumps, and any solver would shorten its steps for ever to see where to.  SGD has no such point: Q_kk' contains
-    C_kk > 0.  Without a ``failure`` zero is what atol cannot tell from it.
+    jumps, and any solver would shorten its steps without end.  SGD has no such point, because Q_kk' contains C_kk > 0.
+    Without a ``failure``, norms below atol count as zero.
     """
     if system.second_order > 0 or not system.closure.kinked:
         return None, ""
     K, norms, fraction = system.model.K, np.diag(_field_covariance(system)), check.ZERO_NORM
     k = int(np.argmin(norms[:K]))
-    said = f"Q_kk = {norms[k]:.3g}"
+    phrase = f"Q_kk = {norms[k]:.3g}"
     if failure:
         system._gather(system.rhs(solver.t, solver.y), system.dS, system.dw)
         speed = system.dS.reshape(-1, *2 * norms.shape)[:, k, k].sum()
-        atol, fraction = np.inf, FALLING if speed < 0 else SHRUNK
-        said += f", 0 near alpha = {solver.t - 2 * norms[k] / speed:.6g}" if speed < 0 else ""
-    return k if norms[k] <= min(atol, fraction * max(norms[K:].max(), 1.0)) else None, said
+        atol, fraction = np.inf, RUN_OPTIONS.lost_falling_norm if speed < 0 else RUN_OPTIONS.lost_norm
+        phrase += f", 0 near alpha = {solver.t - 2 * norms[k] / speed:.6g}" if speed < 0 else ""
+    return k if norms[k] <= min(atol, fraction * max(norms[K:].max(), 1.0)) else None, phrase
 
 
 def _field_covariance(system):
@@ -371,9 +386,9 @@ def _advance(system, method, options, t, y, target):
 
 
 def _solver(system, method, t, y, target, options):
-    """Solver at (t, y); ``atol`` is kept to be scaled at each step, or scaled here where the solver hides it."""
+    """Solver at (t, y); ``atol`` is stored to be scaled at each step, or scaled here if the solver hides it."""
     system.enter(t)
-    if options.get("first_step"):  # of the whole run: parts may be shorter
+    if options.get("first_step"):  # given for the whole run, of which this segment may be shorter
         options = options | {"first_step": min(options["first_step"], target - t) or None}
     solver = method(system.rhs, t, y, target, **options)
     if not hasattr(solver, "atol"):

@@ -1,4 +1,6 @@
-"""Which batches are stepped side by side in vector registers, and how their problems are handed over."""
+"""Choice of batches whose states are stepped together in vector registers, and the call of their compiled steps."""
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -7,73 +9,66 @@ from .._base.jit import compile_once
 from ..activations.bound import BATCHED, SIMD_WIDTH
 from ..flow.simd import learning_numbers, simd_work
 from ..gaussian.two_point import ERF
-from ._simd import ADVANCE_SIMD, DIVERGENT, ROWS, STOPPED, Queue, SimdState, advance_simd
+from ._simd import ADVANCE_SIMD_SIGNATURE, INT_ROW, ROW, Queue, SimdState, advance_simd
 
-__all__ = ["DIVERGENT", "STOPPED", "simd_closure", "run_simd"]
-
-BLOCKS, FIELDS = 8, 12  # eigenvalues, and students and teachers, up to which all that a step needs stays near
-FEW = 128  # overlaps of all blocks, the same for polynomials: their closures cost less than what the flow reads
+__all__ = ["simd_closure", "run_simd"]
 
 
-def simd_closure(asked, models, bound, times):
-    """The closure of many states where a batch is stepped side by side, or None: its shape decides, and nothing else.
+class SimdLimits(NamedTuple):
+    """Sizes up to which stepping several states together is faster; larger working sets leave the caches."""
 
-    With its kernels compiled, or read from the disk. ``asked`` is True for batches of any number, False for none.
+    max_eigenvalues: int = 8
+    max_fields: int = 12  # students and teachers
+    # Overlaps of all blocks for linear and quadratic units, whose closures cost less than the memory traffic of the
+    # flow.
+    max_polynomial_overlaps: int = 128
+
+
+SIMD_LIMITS = SimdLimits()
+
+
+def simd_closure(requested, models, bound, times):
+    """The closure of several states where a batch is stepped in SIMD lanes, or None; it depends on the shape only.
+
+    Its kernels are compiled, or read from the disk. ``requested`` is True for batches of any size, False for none.
     """
-    first, L = models[0], models[0].spectrum.L
-    if asked is not None and not check.flag("simd", asked):
+    first, L, limits = models[0], models[0].spectrum.L, SIMD_LIMITS
+    if requested is not None and not check.flag("simd", requested):
         return None
-    small = first.activation.code == ERF or L * first.K * (first.K + 2 * first.M + 1) // 2 <= FEW
-    fits = bound.simd is not None and L <= BLOCKS and first.K + first.M <= FIELDS and small
-    if asked and not fits:
+    n_overlaps = L * first.K * (first.K + 2 * first.M + 1) // 2
+    is_small = first.activation.code == ERF or n_overlaps <= limits.max_polynomial_overlaps
+    few = L <= limits.max_eigenvalues and first.K + first.M <= limits.max_fields
+    fits = bound.simd is not None and few and is_small
+    if requested and not fits:
         raise ValueError(
             f"simd = True with {first.K} {first.activation.name} students, {first.M} {first.teacher_activation.name} "
-            f"teachers and {L} eigenvalues; expected erf, linear or quadratic units of one kind, at most {FIELDS} of "
-            f"them and {BLOCKS} eigenvalues, of linear and quadratic ones {FEW} overlaps in all. Leave it out: other "
-            "batches go one by one."
+            f"teachers and {L} eigenvalues; expected erf, linear or quadratic units of one kind, at most "
+            f"{limits.max_fields} of them and {limits.max_eigenvalues} eigenvalues, of linear and quadratic ones "
+            f"{limits.max_polynomial_overlaps} overlaps in all. Leave it out: other batches go one by one."
         )
-    if not fits or bound.compiled is None or times.size < 2 or (asked is None and len(models) < 2 * SIMD_WIDTH):
+    if not fits or bound.compiled is None or times.size < 2 or (requested is None and len(models) < 2 * SIMD_WIDTH):
         return None
-    compile_once(advance_simd, ADVANCE_SIMD)
-    bound.simd.compile(BATCHED.args)  # with a return type numba would compile it once more
+    compile_once(advance_simd, ADVANCE_SIMD_SIGNATURE)
+    bound.simd.compile(BATCHED.args)  # without a return type, for which numba would compile it once more
     return bound.simd
 
 
-def run_simd(closure, problems, pieces, control, first, blocks, stops, places, halt, outcome):
+def run_simd(closure, problems, pieces, control, first_step, blocks, stops, output_stops, halt, outcome):
     """As ``advance_batch``; returns ``last`` of ``advance_simd``."""
     b, n = problems.S.shape[:2]
     K, M, L = problems.K, problems.tau.shape[1], problems.s.shape[1]
-    parts = (
-        problems.S,
-        problems.w[:, :n],
-        problems.s,
-        problems.p,
-        problems.tau,
-        learning_numbers(problems.rates),
-        problems.y,
-    )
-    rows = np.concatenate([x.reshape(b, -1) for x in parts], axis=1)
-    size, noisy = problems.y.shape[1], bool(np.any(problems.rates[:, 5] > 0))
+    constants = problems.S, problems.w[:, :n], problems.s, problems.p, problems.tau, learning_numbers(problems.rates)
+    rows = np.concatenate([x.reshape(b, -1) for x in (*constants, problems.y)], axis=1)
+    size, second_order = problems.y.shape[1], bool(np.any(problems.rates[:, 5] > 0))
     work, simd_rows, model, y = simd_work(K, M, L, size)
-    stages, int_state, real_state = (
-        np.zeros((17, size, SIMD_WIDTH)),
-        np.zeros((ROWS[0], SIMD_WIDTH), np.int64),
-        np.ones((ROWS[1], SIMD_WIDTH)),
-    )
+    stages = np.zeros((17, size, SIMD_WIDTH))
+    int_state, real_state = np.zeros((len(INT_ROW), SIMD_WIDTH), np.int64), np.ones((len(ROW), SIMD_WIDTH))
     x = SimdState(
-        simd_rows,
-        y,
-        stages[16],
-        stages[:16],
-        model,
-        np.zeros_like(model),
-        np.ones(5),
-        int_state,
-        real_state,
+        simd_rows, y, stages[16], stages[:16], model, np.zeros_like(model), np.ones(5), int_state, real_state,
         np.zeros(size),
-    )
+    )  # fmt: skip
     to, last = np.full(stops.size, -1), np.empty((b, outcome.records.shape[2] + 3))
-    to[places] = np.arange(places.size)
-    queue = Queue(K, M, L, problems.trains_v, noisy, rows, np.empty((b, size)), np.empty(b))
-    advance_simd(closure, queue, work, x, pieces, control, first, blocks, stops, to, halt, outcome, last)
+    to[output_stops] = np.arange(output_stops.size)
+    queue = Queue(K, M, L, problems.trains_v, second_order, rows, np.empty((b, size)), np.empty(b))
+    advance_simd(closure, queue, work, x, pieces, control, first_step, blocks, stops, to, halt, outcome, last)
     return last

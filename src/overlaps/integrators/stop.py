@@ -18,7 +18,7 @@ class _Crossing:
             self.value = lambda t, y: _number_of(stop(t, system.state(y, t)), t)
         else:
             self.value = lambda t, y: system.close(y) - stop
-        self.level = np.nan if callable(stop) else stop  # of eps_g
+        self.level = np.nan if callable(stop) else stop  # level of eps_g
         self.last = self._finite(t, y)
         self.met = self.last == 0 or (not callable(stop) and self.last < 0)
 
@@ -40,13 +40,13 @@ class _Crossing:
             return self.value(t, y_at(t))
 
         first, last = self.value(before, y_at(before)), value(after)
-        if np.sign(first) * np.sign(last) > 0:  # only the larger step saw a change: it sits at the end
+        if np.sign(first) * np.sign(last) > 0:  # the sign changes only in the larger step, so the time is its end
             return after
         return brentq(value, before, after, xtol=1e-12 * max(1.0, after), rtol=1e-12)
 
 
 def check_level(stop, models):
-    """Refuse to stop at a level of eps_g where a model records none: nan would pass for a level that is met."""
+    """Refuse to stop at a level of eps_g if a model records none, because nan would count as a level that is met."""
     for model in models:
         if model.rule is not None and not model.rule.records_error and stop is not None and not callable(stop):
             raise ValueError(
@@ -56,7 +56,7 @@ def check_level(stop, models):
 
 
 def _check_stop(stop):
-    """Refuse a function that cannot be called with (alpha, state); some have no signature to look at."""
+    """Refuse a function that cannot be called with (alpha, state); some have no signature."""
     try:
         signature = inspect.signature(stop)
     except (TypeError, ValueError):

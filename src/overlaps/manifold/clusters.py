@@ -10,7 +10,7 @@ from .._base import check
 from ..gaussian import quadrature
 from ..models import Model, State
 from ..models.mixture import GaussianMixture
-from ..models.spectrum import MERGE, Spectrum
+from ..models.spectrum import EIGENVALUE_TOL, Spectrum
 from .gaussian_covariates import on_modes
 from .latents import Mixture
 from .realisation import checked_weights
@@ -96,7 +96,7 @@ def realise_clusters(model, *, W, W_star, F, latents, v=None):
         )
     Phi, xbar = s**2 * slopes[0][:, None] * F / np.sqrt(D), np.array(means) - model.features.a
     values, U = np.linalg.eigh(Omegas[0])
-    values = np.where(values > MERGE * values[-1], values, 0.0)
+    values = np.where(values > EIGENVALUE_TOL * values[-1], values, 0.0)
     # class means as rows below the students: their overlaps are m, h and the Gram matrix of the classes
     rows = np.concatenate([W, np.sqrt(N) * xbar])
     eigenvalues, p, q, r, tau = on_modes(values, U, 0.0, rows, W_star @ Phi.T * np.sqrt(N / D))

@@ -9,7 +9,7 @@ from numpy.polynomial import hermite_e
 
 from .._base import ArrayLike, check
 from ..compression import compress
-from ..models.spectrum import MERGE, Spectrum
+from ..models.spectrum import EIGENVALUE_TOL, Spectrum
 from ..models.state import State
 from .feature_map import feature_map, gauss_average
 from .gaussian_covariates import on_modes
@@ -245,9 +245,9 @@ def _eigenmodes(features, F, moments):
     N, D = F.shape
     if D < N and _by_equivalence(features, F, moments):  # D x D instead of N x N
         mu, psi = np.linalg.eigh(F.T @ F / D)
-        with_variance = mu > MERGE * mu[-1]
+        with_variance = mu > EIGENVALUE_TOL * mu[-1]
         U = F @ psi[:, with_variance] / np.sqrt(D * mu[with_variance])
         return features.zeta + features.b**2 * mu[with_variance], U, _linear_part(features, F), features.zeta
     Omega, Phi = second_moments(features, F, moments)
     s, U = np.linalg.eigh(Omega)
-    return np.where(s > MERGE * s[-1], s, 0.0), U, Phi, 0.0  # smaller ones are rounding errors of eigh
+    return np.where(s > EIGENVALUE_TOL * s[-1], s, 0.0), U, Phi, 0.0  # smaller ones are rounding errors of eigh

@@ -7,7 +7,7 @@ import numpy as np
 
 from .._base import ArrayLike, Floats, Immutable, Rng, by_name, check, html
 from ..activations.activation import Activation
-from ..activations.binding import NONE as NO_CLASSES
+from ..activations.binding import NO_CLASSES
 from ..activations.classes import Classes
 from ..activations.library import erf, named, quadratic, sign
 from .features import check_features
@@ -206,7 +206,8 @@ class Model(Immutable):
     def _repr_html_(self):
         rows = {}
         for role, g, v in ("student", self.activation, self.v), ("teacher", self.teacher_activation, self.v_star):
-            rows[role] = f"{v.size} {g.name} units, second layer {html.numbers(v) if v.size <= html.SMALL else '...'}"
+            layer = html.numbers(v) if v.size <= html.VIEW.max_matrix else "..."
+            rows[role] = f"{v.size} {g.name} units, second layer {layer}"
         rows["inputs"] = str(self.spectrum)
         rows["eta"] = f"{self.eta:g}" + (", gradient flow" if self.gradient_flow else "")
         for name, usual in {"eta_v": 0, "noise": 0, "weight_decay": (0, 0), "batch_size": 1}.items():

@@ -12,7 +12,6 @@ from .._base import ArrayLike, Immutable, Integers, by_name, check
 # Eigenvalues closer than this, relative to the largest, are merged, because the error of eigh is about N 1e-16. Ten
 # times larger, eigenvalues that a model distinguishes might be merged.
 EIGENVALUE_TOL = 1e-12
-MERGE = EIGENVALUE_TOL
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -26,7 +26,6 @@ class StartLimits(NamedTuple):
 
 
 LIMITS = StartLimits()
-OVERFLOW = LIMITS.max_overlap
 
 
 def random_start(model, *, N, rng, student_scale=1.0, teacher="random", students="random"):
@@ -284,8 +283,6 @@ class DuplicateUnits:
         """The start with exactly equal duplicates."""
         q, r, v = self.copied(start.q, model.rows(start), start.v)
         return replace(start, q=q, v=v, **model.split_rows(r))
-
-    settled = equalised
 
     @property
     def message(self):

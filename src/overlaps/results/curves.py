@@ -11,7 +11,7 @@ from ..activations.classification import misclassified
 from ..flow.closure import bind, generalisation_error
 from ..models import Mixed, Model
 from ..models.schedule import Schedule, factors_on_s
-from ..models.start import OVERFLOW
+from ..models.start import LIMITS
 from ..models.state import gram
 from . import files, labelled, plotting
 
@@ -236,7 +236,7 @@ def _error(model, S, v):
     errors = generalisation_error(model, S.reshape(-1, *n), v.reshape(-1, v.shape[-1]))
     largest = np.max(np.abs(S.reshape(-1, n[0] * n[1])), axis=1)
     # products of such overlaps overflow, so the error is infinite
-    errors[np.isnan(errors) & (largest > OVERFLOW)] = np.inf
+    errors[np.isnan(errors) & (largest > LIMITS.max_overlap)] = np.inf
     errors[~np.isfinite(largest)] = np.nan  # records after the end of a run
     return np.maximum(errors, 0.0).reshape(v.shape[:-1])
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.optimize import linear_sum_assignment
 
-from ..activations.kernels import RELU
+from ..activations.kernels import CODES
 from ..gaussian.orthants import orthants
 
 # sin^2 of the angle between a student and its teacher below which they are equal. Overlaps do not resolve smaller
@@ -27,7 +27,7 @@ ALIGNED_SIN2_TOL = 1e-9
 def learned(model, state):
     """Whether kinked students are their teachers, one by one and as functions: v_k w_k = v*_m w*_m, v_k v*_m > 0."""
     g = model.activation
-    kinked = g.kinks == (0.0,) and g.closed_sum is not None and g.closed_sum.code == RELU
+    kinked = g.kinks == (0.0,) and g.closed_sum is not None and g.closed_sum.code == CODES.relu
     if not kinked or model.teacher_activation != g or model.K != model.M or model.n_classes:
         return False
     if model.latent_teacher or any(model.weight_decay) or model.drift or model.constraint is not None:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from .._base import ArrayLike, Floats, check, public_dir
-from ..models.spectrum import MERGE, Spectrum
+from ..models.spectrum import EIGENVALUE_TOL, Spectrum
 from ..models.start import warn_coarse_step
 from .linear.eigenmodes import checked_spectrum, linear_unit
 from .linear.flow import decay_sum, integral_error, power_law_units
@@ -102,7 +102,7 @@ def error_covariance(Sigma: ArrayLike, eta: float, alpha: ArrayLike, *, N_l: int
     warn_coarse_step(model, N)
     d, V = np.linalg.eigh(Sigma[:N_l, :N_l])
     g = np.sum((V.T @ Sigma[:N_l, N_l:]) ** 2, axis=1)
-    positive = d > MERGE * spectrum.s.max()  # directions without variance have no cross-covariance either
+    positive = d > EIGENVALUE_TOL * spectrum.s.max()  # directions without variance have no cross-covariance either
     d, explained = d[positive], g[positive] / d[positive]
     frozen = max(np.trace(Sigma[N_l:, N_l:]) - explained.sum(), 0.0)
     weight = 0.5 * (1 + scale**2) / N * np.append(d + explained, frozen)
