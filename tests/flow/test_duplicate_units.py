@@ -73,7 +73,7 @@ def test_they_part_without_the_average():
     assert apart.eps_g[-1] < 0.9 * together.eps_g[-1]
 
 
-def test_who_is_a_twin():
+def test_which_units_are_duplicates():
     """Equal weights to rounding, equal second layers, and signs that the activation does not see."""
     rng = np.random.default_rng(2)
     W, W_star = rng.standard_normal((5, 12)), rng.standard_normal((2, 12))
@@ -85,9 +85,9 @@ def test_who_is_a_twin():
         kinds = duplicate_units(model, start)
         if kinds is None:
             return None
-        settled = kinds.settled(model, start)  # the same state, up to rounding
+        equal = kinds.equalised(model, start)  # the same state, up to rounding
         for name in ("q", "r", "v"):
-            np.testing.assert_allclose(getattr(settled, name), getattr(start, name), rtol=1e-13)
+            np.testing.assert_allclose(getattr(equal, name), getattr(start, name), rtol=1e-13)
         return kinds.first.tolist()
 
     assert found(ov.quadratic, [1, 2, 1, 2, 1]) == [0, 1, 0, 1, 0]

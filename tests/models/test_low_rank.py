@@ -139,7 +139,7 @@ def test_files_labels_and_tables(tmp_path):
             again = ov.load(tmp_path / "result.npz", model=given)
             assert again == result and np.array_equal(again.eps_g, result.eps_g) and again.model == model
         data, table = result.to_xarray(), result.to_pandas()
-        assert data.a.dims[-2:] == ("k", "g") and data.u.dims[-2:] == ("g", "h") and data.R.shape == result.R.shape
+        assert data.a.dims[-2:] == ("k", "g") and data.u.dims[-2:] == ("g", "g2") and data.R.shape == result.R.shape
         assert ov.results.labelled.model_of(data) == model
         assert np.array_equal(table["a_12"], result.a[..., 0, 1].ravel())
         assert np.array_equal(table["u_12"], result.u[..., 0, 1].ravel())

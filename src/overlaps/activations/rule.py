@@ -283,7 +283,7 @@ class Rule(Immutable):
         return root_of_tokens(self.token_covariance)
 
     def draw(self, rng, shape):
-        """Noise of this ``shape`` for steps of a simulation: uniform numbers if its law depends on the teacher."""
+        """Draw noise of this ``shape`` by ``rng``: uniform numbers if the law of the noise depends on the teacher."""
         if self.noise is None:
             return np.zeros(shape)
         if isinstance(self.noise, str):

@@ -93,8 +93,8 @@ class RulePoints:
         fields = model.rule.tokens * (model.K + model.M)
         if fields > MAX_VARIABLES or model.rule.others is not None or model.rule.by_block:
             raise ValueError(
-                f"the rule {model.rule!r} has {fields} fields; expected at most {MAX_VARIABLES}, without others= and with "
-                "one token_covariance, for fourth moments. Simulate: ov.simulate(model, N=, alpha=, rng=, runs=)."
+                f"the rule {model.rule!r} has {fields} fields; expected at most {MAX_VARIABLES}, without others= and "
+                "with one token_covariance, for fourth moments. Simulate: ov.simulate(model, N=, alpha=, rng=, runs=)."
             )
         self.bound, self.size, self.calls = bind(model), 0, 0
         arrays, sampled = model.rule.sizes

@@ -185,7 +185,7 @@ def schedule_factors(system):
 
 
 def compiled_schedule(evaluator):
-    """Pieces of schedules and their knots for compiled steps; empty arrays without a schedule."""
+    """Segments of schedules and their knots for compiled steps; empty arrays without a schedule."""
     integers, reals = np.zeros(0, dtype=np.int64), np.zeros(0)
     arrays = (
         (integers, integers, integers, reals, reals)

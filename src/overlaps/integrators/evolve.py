@@ -171,8 +171,8 @@ def _check_singular_start(system, run, solver, options, close):
         change = f"by {worst:.1g} of it" if np.isfinite(worst) else "by any factor"
         run.message += (
             " But the answer depends on digits that the start does not have: students there are sums of others "
-            f"or of teachers up to rounding, and norms perturbed by {PSD.perturbation:.1g} change eps_g {change}. Start "
-            "from students that differ more, or average over such starts."
+            f"or of teachers up to rounding, and norms perturbed by {PSD.perturbation:.1g} change eps_g {change}. "
+            "Start from students that differ more, or average over such starts."
         )
 
 

@@ -117,7 +117,7 @@ class GaussianMixture(Model):
         return gram(record.tau, record.h, self.gram)
 
     def plain_overlaps(self, state: State) -> Floats:
-        """As :meth:`Model.plain_overlaps`; in blocks with s = 0 teachers are linear combinations of centroids."""
+        """Plain overlaps of a ``state``; in blocks with s = 0 teachers are linear combinations of centroids."""
         joint, (K, M, C) = super().plain_overlaps(state), (self.K, self.M, self.n_classes)
         constant = self.spectrum.s == 0
         if self.latent or not (M and np.any(constant)):

@@ -489,7 +489,7 @@ def test_results_are_saved_in_the_spectral_basis(tmp_path):
     traj = ch.solve(model, model.random_start(N=400, rng=2), [0.0, 2.0], basis="monomial")
     traj.save(tmp_path / "run.npz")
     np.testing.assert_allclose(ov.load(tmp_path / "run.npz").eps_g, traj.eps_g, rtol=1e-10)
-    assert traj.to_xarray().sizes["e"] == 4
+    assert traj.to_xarray().sizes["block"] == 4
     assert "monomial" in repr(traj) and "condition" in repr(traj.basis)
 
 
