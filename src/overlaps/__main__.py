@@ -25,10 +25,6 @@ from overlaps._base.version import versions
 from overlaps.configuration import run
 from overlaps.flow import flow
 
-# Days after which ``warm --prune`` removes a kernel that was not read: each load updates the time of its file. Halved:
-# kernels that are used every other month are compiled again; doubled: kernels of old code stay longer.
-MAX_UNREAD_DAYS = 60
-
 # students that ``warm`` accepts
 STUDENTS = {
     "linear": ov.linear, "quadratic": ov.quadratic, "relu": ov.relu, "erf": ov.erf, "tanh": ov.tanh,
@@ -94,14 +90,18 @@ def info():
         print("set NUMBA_CACHE_DIR to a writable folder")
 
 
-def prune():
-    """Remove compiled kernels that no process has read for ``MAX_UNREAD_DAYS``: those of older versions or old code."""
-    oldest, removed = time.time() - 86400 * MAX_UNREAD_DAYS, 0
+def prune(*, max_unread_days=60):
+    """Remove compiled kernels that no process has read for this many days: those of older versions or old code.
+
+    Each load updates the time of the file. With half as many days, kernels that are used every other month are compiled
+    again; with twice as many, kernels of old code stay longer.
+    """
+    oldest, removed = time.time() - 86400 * max_unread_days, 0
     for path in kernel_files():
         if path.stat().st_mtime < oldest:
             path.unlink(missing_ok=True)
             removed += 1
-    print(f"{removed} kernels removed that were not read for {MAX_UNREAD_DAYS} days; {len(kernel_files())} remain")
+    print(f"{removed} kernels removed that were not read for {max_unread_days} days; {len(kernel_files())} remain")
 
 
 def warm(students):
@@ -182,7 +182,7 @@ def main(arguments=None):
     job.add_argument(
         "students", nargs="*", choices=[*STUDENTS, "all"], default="erf", help="kernels to compile (default: erf)"
     )
-    job.add_argument("--prune", action="store_true", help=f"only remove kernels not read for {MAX_UNREAD_DAYS} days")
+    job.add_argument("--prune", action="store_true", help="only remove kernels not read for 60 days")
     # given.students is a list, or the default, a string
     job.set_defaults(act=lambda given: prune() if given.prune else warm(np.atleast_1d(given.students).tolist()))
     options = parser.parse_args(arguments)

@@ -6,7 +6,7 @@ from matplotlib import pyplot as plt
 
 import overlaps as ov
 from overlaps.results import plotting
-from overlaps.results.plotting.styles import TIME_LABEL
+from overlaps.results.plotting.styles import LABELS
 from overlaps.results.plotting.units import partners_of
 
 LINE = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5)
@@ -159,7 +159,7 @@ def test_given_axes_are_labelled_and_scaled_and_what_was_set_stays(drawn):
     decay = ov.solve(LINE, START, np.linspace(0, 20, 50))
     bare, labelled, limited, used = plt.figure().subplots(1, 4)
     decay.plot(ax=bare)
-    assert bare.get_xlabel() == TIME_LABEL and "generalisation" in bare.get_ylabel() and bare.get_yscale() == "log"
+    assert bare.get_xlabel() == LABELS.time and "generalisation" in bare.get_ylabel() and bare.get_yscale() == "log"
     assert [text.get_text() for text in bare.get_legend().get_texts()] == ["ODE, N → ∞"]
     labelled.set(xlabel="time", ylabel="error")
     labelled.plot([0, 1], [0, 1], label="mine")

@@ -346,21 +346,20 @@ def test_another_numba_keeps_its_own(folder, monkeypatch):
     assert len([*folder.iterdir()]) == 2
 
 
-def test_info_and_prune(folder, monkeypatch, capsys):
-    monkeypatch.setattr(command, "MAX_UNREAD_DAYS", 30)
+def test_info_and_prune(folder, capsys):
     answer()
     (read,) = folder.iterdir()
     old, notes = folder / "old-1-1.nbc", folder / "notes.txt"
     old.write_text("")
     notes.write_text("")
     for path in (old, notes):
-        os.utime(path, 2 * (time.time() - 86400 * 31,))
-    os.utime(read, 2 * (time.time() - 86400 * 31,))
+        os.utime(path, 2 * (time.time() - 86400 * 61,))
+    os.utime(read, 2 * (time.time() - 86400 * 61,))
     assert answer() == (6.5, True)  # read: young again
     command.main(["info"])
     assert f"compiled kernels in {folder}: 2 files" in capsys.readouterr().out
     command.main(["warm", "--prune"])
-    assert "1 kernels removed that were not read for 30 days; 1 remain" in capsys.readouterr().out
+    assert "1 kernels removed that were not read for 60 days; 1 remain" in capsys.readouterr().out
     assert {*folder.iterdir()} == {read, notes}
 
 

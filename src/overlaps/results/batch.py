@@ -15,10 +15,6 @@ from ..stability.plateaus import Plateau
 from . import files, labelled, plotting
 from .trajectory import SummedTrajectory, Trajectory
 
-# Numbers in the covariances of one chunk of trajectories, whose eps_g are computed together. Halved: equally fast;
-# doubled: twice the memory.
-MAX_CHUNK_NUMBERS = 10**5
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Batch(Immutable):
@@ -142,8 +138,10 @@ class Batch(Immutable):
             return self._curve_of_each(lambda traj: traj.eps_g)
         result, first, eigenvalues = np.full(self.records.shape[:2], np.nan), self.models[0], self._eigenvalues
         closure, v, v_star = bind(first, second_order=False), self.v, np.array([x.v_star for x in self.models])
-        # chunks of trajectories, because the covariances of ten thousand would take gigabytes
-        size = max(MAX_CHUNK_NUMBERS // (self.alpha.size * max(self.records.shape[2], (first.K + first.M) ** 2)), 1)
+        # Chunks of trajectories, because the covariances of ten thousand would take gigabytes. The covariances of one
+        # chunk have at most this many numbers. Halved: equally fast; doubled: twice the memory.
+        max_numbers = 10**5
+        size = max(max_numbers // (self.alpha.size * max(self.records.shape[2], (first.K + first.M) ** 2)), 1)
         for i in range(0, len(self), size):
             chunk = slice(i, i + size)
             Q, R = self._sums(self.records[chunk], eigenvalues[chunk])

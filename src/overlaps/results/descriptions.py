@@ -15,7 +15,6 @@ from ..activations.rule import again
 from ..models import LowRank, Mixed, Schedule
 
 FILE_FORMAT = 2  # version of the format that this version writes
-ROLES = "activation", "teacher_activation"
 PROBES = np.array([-1.5, -0.5, 0.25, 1.0])  # arguments at which a file contains the values of a function, to compare
 MAKERS: dict[str, Any] = {"leaky_relu": activations.leaky_relu, "polynomial": activations.polynomial}
 
@@ -34,8 +33,8 @@ def described(model):
     if isinstance(model, LowRank):
         header, arrays = described(model.model)
         return header | {"low_rank": [model.rank, model.eta_a]}, arrays
-    spectrum = model.spectrum
-    values = {f.name: getattr(model, f.name) for f in fields(model) if f.name not in {*ROLES, "spectrum", "features"}}
+    spectrum, roles = model.spectrum, ("activation", "teacher_activation")
+    values = {f.name: getattr(model, f.name) for f in fields(model) if f.name not in {*roles, "spectrum", "features"}}
     arrays = {f"model.{name}": x for name, x in values.items() if isinstance(x, np.ndarray)}
     arrays |= {"spectrum.s": spectrum.s, "spectrum.p": spectrum.p}
     if spectrum.basis is not None:
@@ -49,9 +48,9 @@ def described(model):
     header = {
         "kinds": {"model": type(model).__name__, "spectrum": type(spectrum).__name__},
         "model": {x: number for x, number in numbers.items() if x in common}
-        | {role: _label(getattr(model, role)) for role in ROLES},
-        "recipes": {role: recipe for role in ROLES if (recipe := _recipe(getattr(model, role)))},
-        "probes": {role: np.ravel(getattr(model, role)(PROBES)).tolist() for role in ROLES if model.rule is None},
+        | {role: _label(getattr(model, role)) for role in roles},
+        "recipes": {role: recipe for role in roles if (recipe := _recipe(getattr(model, role)))},
+        "probes": {role: np.ravel(getattr(model, role)(PROBES)).tolist() for role in roles if model.rule is None},
         "spectrum": spectrum.name,
     }
     if special := {x: number for x, number in numbers.items() if x not in common}:
@@ -90,7 +89,7 @@ def model_from_header(header, data):
     if "low_rank" in header:
         return LowRank(model_from_header(_network(header), data), *header["low_rank"])
     options = dict(header["model"])
-    for role in ROLES:
+    for role in ("activation", "teacher_activation"):
         maker, parameter = header.get("recipes", {}).get(role, (None, None))  # missing in early files
         if maker == "rule":
             options[role] = again(*parameter).activation

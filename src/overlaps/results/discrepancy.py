@@ -1,14 +1,12 @@
 """Distance of simulated runs from a theory: the root mean square over logarithmically spaced times."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from .._base import ArrayLike, Floats, Immutable, check
 from .trajectory import SummedTrajectory, Trajectory
-
-CURVES = ("Q", "R", "v", "eps_g")
 
 
 class LogGrid(NamedTuple):
@@ -38,6 +36,7 @@ class Discrepancy(Immutable):
     v: Any
     eps_g: Any
     alpha: Any
+    _curves: ClassVar = "Q", "R", "v", "eps_g"  # names of the distances
 
     def mean(self, name: str) -> Floats:
         """Mean over the entries of ``name``, "Q", "R", "v" or "eps_g", for each run (runs,); 0 without entries."""
@@ -46,7 +45,7 @@ class Discrepancy(Immutable):
         return values.sum(axis=1) / max(values.shape[1], 1)
 
     def __repr__(self):
-        means = ", ".join(f"{name} {self.mean(name).mean():.3g}" for name in CURVES)
+        means = ", ".join(f"{name} {self.mean(name).mean():.3g}" for name in self._curves)
         return f"Discrepancy(runs={len(self.v)}, n={self.alpha.size}, mean over entries and runs: {means})"
 
 
@@ -137,7 +136,7 @@ def tlog_rmse(
             return np.mean(np.sqrt(np.abs(x**2 - y**2)), axis=1)
         return np.sqrt(np.mean((x - y) ** 2, axis=1))
 
-    return Discrepancy(**{name: distance(name) for name in CURVES}, alpha=alpha[index])
+    return Discrepancy(**{name: distance(name) for name in Discrepancy._curves}, alpha=alpha[index])
 
 
 def _compared(alpha, times):

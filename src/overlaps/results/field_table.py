@@ -52,9 +52,8 @@ FIELDS |= {name: Field("t") for name in ("eps_late", "floor_late", "eps_error", 
 FIELDS |= {f"error_{name}": Field(FIELDS[name].letters.removeprefix("r")) for name in ("Q", "R", "v", "mean_fields")}
 FIELDS |= {"W": Field("rKN"), "W_star": Field("rMD"), "F": Field("rND"), "final_W": Field("rKN")}
 FIELDS |= {"records": Field("rtz"), "ends": Field("rz"), "start_v": Field("rK", extended_letters="riK")}
-# variables of labelled datasets; of directions that adapt a frozen student, others
+# variables of labelled datasets
 LABELLED = ("eps_g", "test_error", "test_error_se", "Q", "R", "v", "q", "r", "m", "mean_fields", "T", "tau", "h", "nu")
-LABELLED_LOW_RANK = ("eps_g", "Q", "R", "u", "a")
 
 
 def letters_of(name, value, has_runs):

@@ -29,11 +29,6 @@ from .descriptions import (
 )  # fmt: skip
 from .field_table import letters_of
 
-# suffixes of other formats, which are refused; any other suffix is part of the name: run_eta0.5
-FOREIGN_SUFFIXES = set(
-    ".csv .tsv .txt .json .npy .pkl .pickle .mat .h5 .hdf5 .nc .xlsx .parquet .feather .zarr .toml .yaml .png .pdf "
-    ".svg .zip .gz".split()
-)
 KINDS_WITHOUT_MODEL = {"State", "FixedPoint"}
 MAX_HEADER_BYTES = 2**28  # longer headers are refused; halved: that of a sweep of a million points just fits
 
@@ -69,7 +64,12 @@ def save(result: Any, path: PathLike) -> None:
         kinds = "a Trajectory, a Batch, an Ensemble, Fluctuations, a Sweep, a State or a FixedPoint."
         raise check.refused("result", result, kinds)
     path = _path(path)
-    if path.suffix.lower() in FOREIGN_SUFFIXES:
+    # suffixes of other formats, which are refused; any other suffix is part of the name: run_eta0.5
+    foreign = (
+        ".csv .tsv .txt .json .npy .pkl .pickle .mat .h5 .hdf5 .nc .xlsx .parquet .feather .zarr .toml .yaml .png .pdf "
+        ".svg .zip .gz"
+    )
+    if path.suffix.lower() in foreign.split():
         raise check.refused(
             "path", str(path), "a name that ends in .npz; for tables there are to_pandas and to_xarray."
         )

@@ -14,7 +14,7 @@ import numpy as np
 from .._base.version import __version__
 from ..models import LowRank, Mixed, Stages
 from .descriptions import model_from_text, model_text
-from .field_table import FIELDS, LABELLED, LABELLED_LOW_RANK, dims
+from .field_table import FIELDS, LABELLED, dims
 
 __all__ = [
     "frame", "frame_of_fluctuations", "frame_of_sweep", "from_batch", "from_curves", "from_stages", "from_sweep",
@@ -61,8 +61,9 @@ def from_curves(result: Any) -> Any:
     """
     runs = ("run",) if result.is_ensemble else ()
     blocks = hasattr(result, "q")
-    # runs on the hidden manifold have no common blocks, other runs no test error
-    names = LABELLED_LOW_RANK if isinstance(result.model, LowRank) else LABELLED
+    # Directions that adapt a frozen student have other variables. Runs on the hidden manifold have no common blocks,
+    # other runs no test error.
+    names = ("eps_g", "Q", "R", "u", "a") if isinstance(result.model, LowRank) else LABELLED
     arrays = {name: x for name in names if (x := getattr(result, name, None)) is not None}
     variables = {name: (dims(name, *runs, value=x), x) for name, x in arrays.items()}
     spectrum = result.model.spectrum

@@ -12,7 +12,7 @@ from ..flow.system import System
 from ..models import Model, State
 from .fixed_points import fixed_point
 from .kinked import Differences, learned
-from .linear import EIGENVALUES, SECOND_ORDER, Linearisation, bound, check_dense, linearise
+from .linear import EIGENVALUES, Linearisation, bound, check_dense, linearise
 
 
 class ContinuationOptions(NamedTuple):
@@ -190,7 +190,8 @@ def _of_differences(system, y, low, high):
     inside = eta <= high
     limit = replace(model, eta=eta if inside else high)
     kind = "crossing" if inside else f"none below {high:.4g}"
-    return CriticalEta(eta if inside else np.nan, kind, start, eps_g, linearise(limit, start, count=1), SECOND_ORDER)
+    modes = linearise(limit, start, count=1)
+    return CriticalEta(eta if inside else np.nan, kind, start, eps_g, modes, modes.message)
 
 
 def _interval(search, eta):

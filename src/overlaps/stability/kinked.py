@@ -19,10 +19,6 @@ from scipy.optimize import linear_sum_assignment
 from ..activations.kernels import CODES
 from ..gaussian.orthants import orthants
 
-# sin^2 of the angle between a student and its teacher below which they are equal. Overlaps do not resolve smaller
-# angles.
-ALIGNED_SIN2_TOL = 1e-9
-
 
 def learned(model, state):
     """Whether kinked students are their teachers, one by one and as functions: v_k w_k = v*_m w*_m, v_k v*_m > 0."""
@@ -42,7 +38,9 @@ def learned(model, state):
     order = np.ix_(range(len(t)), partner, partner)
     same = np.abs(q - np.multiply.outer(scale, scale) * t[order]), np.abs(r - scale[:, None] * t[:, partner])
     size = np.max(np.abs(q), axis=(1, 2), initial=0.0)[:, None, None]
-    return bool(np.all(scale > 0) and all(np.all(x <= ALIGNED_SIN2_TOL * size) for x in same))
+    # at a smaller sin^2 of their angle student and teacher are equal; overlaps do not resolve smaller angles
+    aligned_sin2_tol = 1e-9
+    return bool(np.all(scale > 0) and all(np.all(x <= aligned_sin2_tol * size) for x in same))
 
 
 class Differences:

@@ -28,7 +28,6 @@ class EigenvalueOptions(NamedTuple):
 
 
 EIGENVALUES = EigenvalueOptions()
-SECOND_ORDER = "perfect learning of units with a kink: the modes are overlaps of differences, of second order in them"
 
 
 def bound(model, state, name="state", who="linearise"):
@@ -195,7 +194,8 @@ def _of_differences(system, y, count):
         raise ValueError(f"count = {count}; the differences have {n} overlaps, expected count <= {n}.")
     residual, floor = float(np.max(np.abs(system.rhs(0.0, y)))), float(EIGENVALUES.zero_tol * np.max(np.abs(values)))
     dr, dv = np.zeros((count, *start.r.shape)), np.zeros((count, model.K))
-    return Linearisation(model, start, values[:count], dq[:count], dr, dv, residual, floor, n, message=SECOND_ORDER)
+    message = "perfect learning of units with a kink: the modes are overlaps of differences, of second order in them"
+    return Linearisation(model, start, values[:count], dq[:count], dr, dv, residual, floor, n, message=message)
 
 
 def growing_rates(model, state, least):

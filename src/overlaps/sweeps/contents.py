@@ -18,7 +18,7 @@ from typing import Any
 from .._base.bytecode import of_code
 from .described import described, described_fields, named
 
-PYTHON, CODE_OF = "Python", "the code of "  # names of digests; bytecode of different versions cannot be compared
+PYTHON = "Python"  # name of the digest of the version; bytecode of different versions cannot be compared
 
 
 def contents(function: Any) -> dict[str, str]:
@@ -49,7 +49,7 @@ def contents(function: Any) -> dict[str, str]:
     for one in functions:  # digest() extends the list during the loop
         name, code = one.__qualname__, one.__code__
         read, changed = _used(code)
-        digest(CODE_OF + name, "\n".join(of_code(code)))
+        digest(f"the code of {name}", "\n".join(of_code(code)))
         for variable, cell in zip(code.co_freevars, one.__closure__ or (), strict=True):
             if variable not in changed:
                 with suppress(ValueError):  # not assigned yet
@@ -65,7 +65,7 @@ def contents(function: Any) -> dict[str, str]:
 def changes(old: dict[str, str], new: dict[str, str]) -> list[str]:
     """Return the descriptions of all contents that differ."""
     comparable = old.get(PYTHON) == new.get(PYTHON)
-    names = [x for x in {**new, **old} if x != PYTHON and (comparable or not x.startswith(CODE_OF))]
+    names = [x for x in {**new, **old} if x != PYTHON and (comparable or not x.startswith("the code of "))]
     return [x for x in names if old.get(x) != new.get(x)]
 
 

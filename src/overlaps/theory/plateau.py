@@ -36,9 +36,6 @@ __all__ = [
 ]  # fmt: skip
 __dir__ = public_dir(__name__)
 
-# Largest violation of the fixed-point equations, relative to their terms. Larger: points that are no plateaus pass.
-RESIDUAL_TOL = 1e-12
-
 
 class Heights(NamedTuple):
     """Heights of the symmetric plateau; made by :func:`plateau` and :func:`symmetric_plateau`.
@@ -100,7 +97,9 @@ class Committee(NamedTuple):
         c = end.x
         Q, R = moments(c, T)
         error, f = np.max(np.abs(self.residual(c))), self.closure(Q, R)
-        if not error <= RESIDUAL_TOL * np.max(np.abs(f.B)):
+        # the fixed-point equations hold to this fraction of their terms; larger: points that are no plateaus pass
+        residual_tol = 1e-12
+        if not error <= residual_tol * np.max(np.abs(f.B)):
             raise ValueError(
                 f"no plateau of equal students was found: the residual is {error:.1e} "
                 f"({' '.join(end.message.split())}). Expected teachers with output weights of one sign; check T and "
@@ -471,7 +470,7 @@ def descent_time(
     a = -setting.closure(point.Q, point.R).A[0, 0]
     weights, rates = 0.5 * a * state.s * (point.c @ state.plain[2] @ point.c), 2 * eta * a * state.s / K
     target, total = excess * point.eps_g, weights.sum()
-    if point.eps_g <= RESIDUAL_TOL * total:
+    if point.eps_g <= 1e-12 * total:  # zero to the accuracy of the plateau
         raise ValueError("the plateau of this teacher has no height; expected M >= 2 teachers that differ.")
     if total <= target:
         return 0.0

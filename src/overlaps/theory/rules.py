@@ -25,10 +25,6 @@ __all__ = [
 ]  # fmt: skip
 __dir__ = public_dir(__name__)
 
-# Angles between which changes of sign of the velocity are searched. Fewer: close pairs of fixed points are missed.
-N_ANGLES = 400
-MAX_LOGISTIC_X = 60.0  # Limit of the integral over the logistic function, whose tail is e^-x.
-
 
 class LateLaw(NamedTuple):
     """Late 0/1 error of a rule, limit + coefficient alpha^exponent, made by :func:`law`.
@@ -153,7 +149,7 @@ def _logistic(eta):
     """The law with J theta -> t, the root of 2 t^2 = eta c(t), c the second moment of the force near the boundary."""
 
     def c(t):
-        x_max = MAX_LOGISTIC_X
+        x_max = 60.0  # limit of the integral over the logistic function, whose tail is e^-x
         return 2 * quad(lambda x: ndtr(x / t) / (1 + np.exp(x)) ** 2, -x_max, x_max, epsabs=1e-13, limit=200)[0]
 
     t = brentq(lambda t: 2 * t * t - eta * c(t), 1e-3, 10 * (eta + 1), xtol=1e-14)
@@ -340,7 +336,8 @@ def episode_points(rule: Rule, eta: float = 1.0, *, Q: float | None = None) -> l
         A, B, C = c.A[0, 0], c.B[0, 0], c.C[0, 0]
         return rho * A + B if J is None else np.sin(angle) ** 2 * B - eta * rho * C / (2 * J), A, C
 
-    angles = np.pi * (np.arange(N_ANGLES) + 0.5) / N_ANGLES
+    n = 400  # angles between which the velocity changes sign; fewer: close pairs of fixed points are missed
+    angles = np.pi * (np.arange(n) + 0.5) / n
     for i in np.flatnonzero(np.diff(np.sign([velocity(x)[0] for x in angles])))[::-1]:
         x = brentq(lambda x: velocity(x)[0], angles[i], angles[i + 1], xtol=1e-15)
         _, A, C = velocity(x)

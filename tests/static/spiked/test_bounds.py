@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 import overlaps as ov
 from overlaps.static import SpikedRandomFeatures, bounds_over_rate
-from overlaps.static.spiked.bounds import SPIKE_SCAN, bounds
+from overlaps.static.spiked.bounds import SpikeScanOptions, bounds
 
 
 def features(r, c, gamma, student=np.tanh, target=np.sin, beta=1.0, **options):
@@ -131,7 +131,7 @@ def test_best_spikes_outside_of_the_first_scan(w):
 
 @pytest.mark.slow
 def test_a_bound_without_minimum_is_flagged(monkeypatch):
-    monkeypatch.setattr("overlaps.static.spiked.bounds.SPIKE_SCAN", SPIKE_SCAN._replace(max_spike=9.0))
+    monkeypatch.setattr("overlaps.static.spiked.bounds.SpikeScanOptions", lambda: SpikeScanOptions(max_spike=9.0))
     jump = bounds_over_rate(ov.erf, np.sign)  # the larger the spike, the sharper the step
     assert "upper bound still falls at r = 19, the largest" in jump.message and "lower" in jump.message
     assert_allclose(jump.r_upper, 19.0, rtol=0.01)

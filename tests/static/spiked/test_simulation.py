@@ -184,7 +184,7 @@ def four_draws(monkeypatch, draw, executor):
     assert whole.success and not found.success and len(found) == 4 and len(caught) == 1
     there = np.isfinite(found.mse).all(axis=1)
     for left, right in ((found, whole), (found.srf, whole.srf)):
-        for name in (*simulation.QUANTITIES, "r", "gamma", "c"):
+        for name in (*QUANTITIES, "r", "gamma", "c"):
             assert_array_equal(getattr(left, name)[there], getattr(right, name)[there])
             assert np.isnan(getattr(left, name)[~there]).all()
     return np.flatnonzero(there).tolist(), found.message

@@ -9,8 +9,6 @@ from .curves import plot
 from .styles import LAYOUT, figure_size, grey, hues
 from .units import partners_of
 
-FRAME_MS = 50  # milliseconds for each frame
-
 
 def animate(result: Any, frames: int = 100, xscale: str | None = None) -> Any:
     r"""Animate the matrices Q, R of a solution or of runs, and a point on the curve of the error.
@@ -104,7 +102,7 @@ def animate(result: Any, frames: int = 100, xscale: str | None = None) -> Any:
     show(0)
     fig.draw_without_rendering()
     fig.set_layout_engine("none")  # the layout is computed once, not for every frame
-    return NotebookAnimation(fig, show, frames=frames, interval=FRAME_MS)
+    return NotebookAnimation(fig, show, frames=frames, interval=50)  # milliseconds for each frame
 
 
 def _teachers(result):

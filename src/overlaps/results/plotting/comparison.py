@@ -8,7 +8,7 @@ import numpy as np
 
 from ..._base import check
 from .curves import name, plot
-from .styles import ERROR_LABEL, axis, grey, hues, legend, mark, pair_of_axes, single_axes
+from .styles import LABELS, axis, grey, hues, legend, mark, pair_of_axes, single_axes
 from .units import draw_line, draw_overlaps, draw_runs, has_few_units, partners_of, units
 
 
@@ -114,13 +114,13 @@ def compare(
     for i in np.argsort(at_N, kind="stable"):
         result, color = results[i], colours[i % len(colours)]
         if at_N[i]:
-            axis(axes[0], result.alpha, result.mean("eps_g"), ERROR_LABEL, xscale)
+            axis(axes[0], result.alpha, result.mean("eps_g"), LABELS.error, xscale)
             _draw_expansion(axes, result, 2.0, color, labels[i], partners)
             continue
         n = counts[result.is_ensemble]
         counts[result.is_ensemble] += 1
         style = {"marker": "os^Dv"[n % 5]} if result.is_ensemble else {"linewidth": 4, "alpha": 0.35} if n else {}
-        axis(axes[0], result.alpha, result.eps_g, ERROR_LABEL, xscale)
+        axis(axes[0], result.alpha, result.eps_g, LABELS.error, xscale)
         draw = draw_runs if result.is_ensemble else draw_line
         draw(axes[0], result.alpha, result.eps_g, color=color, label=labels[i], **style)
         for plateau in result.plateaus() if check.flag("plateaus", plateaus) and not result.is_ensemble else []:

@@ -5,11 +5,8 @@ from typing import Any
 import numpy as np
 
 from ..._base import check
-from .styles import ERROR_LABEL, axis, grey, hues, legend, mark, pair_of_axes, single_axes
+from .styles import LABELS, axis, grey, hues, legend, mark, pair_of_axes, single_axes
 from .units import draw_line, draw_overlaps, draw_runs
-
-# Trajectories of a batch up to which plateaus are annotated with their growing modes; more annotations overlap.
-MAX_ANNOTATED = 4
 
 
 def plot(result: Any, ax: Any = None, plateaus: bool = False, xscale: str | None = None, **style: Any) -> Any:
@@ -68,7 +65,7 @@ def plot(result: Any, ax: Any = None, plateaus: bool = False, xscale: str | None
     draw = draw_runs if result.is_ensemble else draw_line
     by_task = hasattr(result.model, "models")
     errors = np.array([result.error(i) for i in range(len(result.model))] if by_task else [result.eps_g])
-    axis(axes[0], result.alpha, errors, ERROR_LABEL, xscale)
+    axis(axes[0], result.alpha, errors, LABELS.error, xscale)
     drawn, colours = {line.get_label() for line in axes[0].lines}, hues(axes[0])
     for i, curve in enumerate(errors):
         curve_style, text = {"label": name(result)}, f"task {i + 1}"
@@ -140,10 +137,12 @@ def plot_batch(
     style = {"linewidths": 1.0, "alpha": max(0.15, min(1.0, 20 / len(batch)))} | style
     lines = LineCollection(list(curves), array=np.arange(len(batch)), cmap=cmap, **style)
     found_plateaus = batch.plateaus() if check.flag("plateaus", plateaus) else []
-    axis(ax, batch.alpha, batch.eps_g, ERROR_LABEL, xscale)
+    axis(ax, batch.alpha, batch.eps_g, LABELS.error, xscale)
     ax.add_collection(lines)
+    # plateaus of more trajectories are not annotated with their growing modes, because annotations would overlap
+    max_annotated = 4
     for plateau in sum(found_plateaus, []):
-        mark(ax, plateau, text=len(batch) <= MAX_ANNOTATED)
+        mark(ax, plateau, text=len(batch) <= max_annotated)
     ax.autoscale_view()
     return ax
 

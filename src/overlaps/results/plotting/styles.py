@@ -6,9 +6,12 @@ import numpy as np
 
 from ..._base import check
 
-ERROR_LABEL = r"generalisation error $\epsilon_g$"
-TIME_LABEL = r"learning time $\alpha$ = steps / $N$"
-LEGEND_ID = "overlaps"  # group id of a legend that later calls replace; a legend without it is the user's
+
+class Labels(NamedTuple):
+    """Labels of axes."""
+
+    error: str = r"generalisation error $\epsilon_g$"
+    time: str = r"learning time $\alpha$ = steps / $N$"
 
 
 class Layout(NamedTuple):
@@ -28,7 +31,7 @@ class Colours(NamedTuple):
     on_dark: tuple = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#5D6BD8", "#FFFFFF", "#D55E00")
 
 
-LAYOUT, COLOURS = Layout(), Colours()
+LABELS, LAYOUT, COLOURS = Labels(), Layout(), Colours()
 
 
 class Style(dict):
@@ -183,7 +186,7 @@ def axis(ax, alpha, curve, label, xscale=None):
         if visible.size and visible.max() / visible.min() > LAYOUT.log_ratio and _is_unset(ax, "y"):
             ax.set_yscale("log")
     if not ax.get_xlabel():
-        ax.set_xlabel(TIME_LABEL)
+        ax.set_xlabel(LABELS.time)
     if not ax.get_ylabel():
         ax.set_ylabel(label)
 
@@ -196,6 +199,6 @@ def _is_unset(ax, name):
 
 def legend(ax, **style):
     """Draw the legend of all labelled curves; it replaces an earlier one of this package."""
-    old = ax.get_legend()
-    if (old is None or old.get_gid() == LEGEND_ID) and ax.get_legend_handles_labels()[1]:
-        ax.legend(**{"frameon": False} | style).set_gid(LEGEND_ID)
+    old, group = ax.get_legend(), "overlaps"  # a legend without this group id is the user's, and is kept
+    if (old is None or old.get_gid() == group) and ax.get_legend_handles_labels()[1]:
+        ax.legend(**{"frameon": False} | style).set_gid(group)

@@ -21,8 +21,6 @@ class Kinds(NamedTuple):
 
 
 KIND = Kinds()
-# The first branch continues to t = 0 if its table begins below this t. The tables of continuous onsets begin at 1e-8.
-MAX_ONSET_T = 1e-7
 
 
 @jit
@@ -92,7 +90,8 @@ def stationary(kind, series, edges, log_lam, log_t, slope, lam):
         return 0.0
     x, n = math.log(lam), log_lam.shape[1]
     first = math.exp(log_t[b, 0])
-    if b == 0 and first < MAX_ONSET_T:
+    max_onset_t = 1e-7  # tables of continuous onsets begin below it, at 1e-8; only these branches continue to t = 0
+    if b == 0 and first < max_onset_t:
         t = (lam / edges[0] - 1) * slope[0, 0] * first
         if t < first:
             return t

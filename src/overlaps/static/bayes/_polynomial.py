@@ -11,17 +11,18 @@ import numpy as np
 from ..._base.jit import jit
 
 
-class AdamOptions(NamedTuple):
-    """Constants of Adam, as published."""
+class KernelOptions(NamedTuple):
+    """Constants of the kernels."""
 
+    # decay rates of the two means and the regulariser of Adam, as published
     decay1: float = 0.9
     decay2: float = 0.999
     epsilon: float = 1e-8
+    # Fraction of the largest p below which p and its derivative are rounding errors and are left out.
+    min_relative_density: float = 1e-11
 
 
-ADAM = AdamOptions()
-# Fraction of the largest p below which p and its derivative are rounding errors and are left out.
-MIN_RELATIVE_DENSITY = 1e-11
+KERNELS = KernelOptions()
 
 
 @jit
@@ -39,9 +40,9 @@ def adam(parameters, gradient, first, second, rate, correction1, correction2):
     """One update of all entries in place."""
     x, g, m, h = parameters.ravel(), gradient.ravel(), first.ravel(), second.ravel()
     for i in range(x.size):
-        m[i] = ADAM.decay1 * m[i] + (1 - ADAM.decay1) * g[i]
-        h[i] = ADAM.decay2 * h[i] + (1 - ADAM.decay2) * g[i] * g[i]
-        x[i] -= rate * (m[i] * correction1) / (math.sqrt(h[i] * correction2) + ADAM.epsilon)
+        m[i] = KERNELS.decay1 * m[i] + (1 - KERNELS.decay1) * g[i]
+        h[i] = KERNELS.decay2 * h[i] + (1 - KERNELS.decay2) * g[i] * g[i]
+        x[i] -= rate * (m[i] * correction1) / (math.sqrt(h[i] * correction2) + KERNELS.epsilon)
 
 
 @jit
@@ -69,7 +70,7 @@ def train(X, y, batches, c, U, a, moments_U, moments_a, step, steps, rate, reado
         dU = np.dot(outer.T, sample)
         step += 1
         now = 0.5 * rate * (1 + math.cos(math.pi * step / steps))
-        correction1, correction2 = 1 / (1 - ADAM.decay1**step), 1 / (1 - ADAM.decay2**step)
+        correction1, correction2 = 1 / (1 - KERNELS.decay1**step), 1 / (1 - KERNELS.decay2**step)
         adam(U, dU, moments_U[0], moments_U[1], now, correction1, correction2)
         adam(a, da, moments_a[0], moments_a[1], readout_rate * now, correction1, correction2)
         for j in range(K):
@@ -102,7 +103,7 @@ def fisher(p, dp, out):
         cutoff = 0.0
         for n in range(p.shape[1]):
             cutoff = max(cutoff, p[c, n])
-        cutoff *= MIN_RELATIVE_DENSITY
+        cutoff *= KERNELS.min_relative_density
         total = 0.0
         for n in range(p.shape[1]):
             if p[c, n] > cutoff:

@@ -14,10 +14,6 @@ from ._features import KIND, correlation
 
 __all__ = ["Correlation", "correlation_of"]
 
-DICT_HINT = (
-    "The dictionary {l: c_l} of g(x) = sum_l c_l x^l, e.g. {3: 1.0} for He_3 / sqrt(6), works for any activation."
-)
-
 
 class HermiteOptions(NamedTuple):
     """Limits of Hermite series."""
@@ -141,9 +137,7 @@ def correlation_of(activation, *, remove=None, allow_degree2=False):
             return _piecewise_linear(activation, parts.kink, removed, allow_degree2)
         c = _hermite(activation.g if isinstance(activation, Activation) else activation)
     else:
-        raise ValueError(
-            f"activation = {activation!r}; expected an Activation, a function or a dictionary. {DICT_HINT}"
-        )
+        raise _refused(f"activation = {activation!r}; expected an Activation, a function or a dictionary.")
     c = np.array([0.0 if l in removed else x for l, x in enumerate(c)])
     c = c[: np.flatnonzero(c)[-1] + 1] if np.any(c) else c[:0]
     if c.size > 2 and c[2] > 0 and not allow_degree2:
@@ -160,6 +154,11 @@ def degrees(remove):
         return tuple(check.count("remove", l, 0) for l in (remove if degrees_given else (remove,)))
     except ValueError:
         raise check.refused("remove", remove, "degrees >= 0. The default is (0, 1, 2).") from None
+
+
+def _refused(problem):
+    given = "The dictionary {l: c_l} of g(x) = sum_l c_l x^l, e.g. {3: 1.0} for He_3 / sqrt(6), works"
+    return ValueError(f"{problem} {given} for any activation.")
 
 
 def _degree2(activation, c2):
@@ -194,9 +193,9 @@ def _from_dict(coefficients):
 
 def _piecewise_linear(activation, scale, removed, allow_degree2):
     if removed - {0, 1, 2}:
-        raise ValueError(
+        raise _refused(
             f"remove = {tuple(sorted(removed))}; expected degrees 0, 1, 2 for a piecewise-linear activation, whose "
-            f"closed form contains all others. {DICT_HINT}"
+            "closed form contains all others."
         )
     c2 = 0.0 if 2 in removed else scale**2 / (4 * math.pi)
     if c2 and not allow_degree2:
@@ -216,19 +215,17 @@ def _hermite(sigma):
     root = np.sqrt(weight)  # multiplied before squaring, which would overflow
     values = values * root
     if values.shape != z.shape or not np.all(np.isfinite(values)):
-        raise ValueError(
-            f"activation = {sigma!r} is not finite on [-18, 18]; expected a finite function there. {DICT_HINT}"
-        )
+        raise _refused(f"activation = {sigma!r} is not finite on [-18, 18]; expected a finite function there.")
     total = values @ values
     c, before, h = np.empty(HERMITE.degrees + 1), np.zeros_like(z), root
     for l in range(HERMITE.degrees + 1):
         c[l] = (values @ h) ** 2
         before, h = h, (z * h - math.sqrt(l) * before) / math.sqrt(l + 1)
     if abs(total - c.sum()) > HERMITE.missing_tol * total:
-        raise ValueError(
+        raise _refused(
             f"activation = {sigma!r}: its Hermite series misses {abs(total - c.sum()) / total:.1e} of E[sigma^2] after "
             f"degree {HERMITE.degrees}; expected a smooth function, below {HERMITE.missing_tol:g}. Piecewise-linear "
-            f"functions are ov.relu, ov.leaky_relu, ov.absolute. {DICT_HINT}"
+            "functions are ov.relu, ov.leaky_relu, ov.absolute."
         )
     c[c < 1e-24 * total] = 0.0  # squares of rounding errors would change the information exponent
     return tuple(c.tolist())

@@ -9,7 +9,7 @@ from scipy.fft import irfft, next_fast_len
 
 from ..._base import check
 from ...gaussian.quadrature import gauss_hermite, trapezoid
-from ._polynomial import MIN_RELATIVE_DENSITY, fisher, label_entropy
+from ._polynomial import KERNELS, fisher, label_entropy
 
 __all__ = ["Information", "LabelLaw"]
 
@@ -204,7 +204,7 @@ class LabelLaw:
             slopes = [tables[self.group[j]][1][vectors[chunk, j]] for j in pair]
             p = irfft(before[-1])
             d = np.array([irfft(before[j] * after[j + 1] * x) for j, x in zip(pair, slopes, strict=True)])
-            resolved = p > MIN_RELATIVE_DENSITY * p.max(axis=1, keepdims=True)
+            resolved = p > KERNELS.min_relative_density * p.max(axis=1, keepdims=True)
             d *= np.sqrt(weight[chunk][:, None] / np.where(resolved, p, np.inf))
             d = d.reshape(len(pair), -1)
             G += d @ d.T

@@ -8,7 +8,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 
 from ..._base import check
 from ...gaussian.quadrature import trapezoid
-from ._polynomial import MIN_RELATIVE_DENSITY, bin_labels
+from ._polynomial import KERNELS, bin_labels
 from .exact import EXACT, ExactPoints, Solution
 from .labels import LABELS
 
@@ -76,7 +76,7 @@ class Pair(ExactPoints):
             bins = np.zeros((3, chunk.size, self.size))
             bin_labels(nodes[chunk], x, weight, rest, self.v, self.sigma, self.dy, bins)
             p, *slopes = irfft(rfft(bins) * self.damping, self.size)
-            p = np.where(p > MIN_RELATIVE_DENSITY * p.max(axis=1, keepdims=True), p, np.inf)
+            p = np.where(p > KERNELS.min_relative_density * p.max(axis=1, keepdims=True), p, np.inf)
             scores = np.array([d / np.sqrt(p) for d in slopes])
             G += np.einsum("c,icy,jcy->ij", probability[chunk], scores, scores)
             p[np.isinf(p)] = 1.0

@@ -15,16 +15,14 @@ from .teacher import Teacher, power_law_readouts
 
 __all__ = ["Limit", "PowerLawLimit", "ScalingLaw", "continuum_gap", "rank_integral"]
 
-# Upper end in z = -ln x of integrals over ranks; the rest, e^-45 of them, is rounding.
-MAX_LOG_RANK = 45.0
-
 
 def rank_integral(channel, function, beta, lam):
     r"""The integral :math:`\int_0^1 f(x, \lambda x^{-2\beta}) dx`, by Gauss panels in z = -ln x.
 
     ``function(x, lam)`` is vectorised; lam >= the onset.
     """
-    end = min(MAX_LOG_RANK, 600 / (2 * beta))
+    max_z = 45.0  # the rest of the ranks, e^-45 of them, is rounding
+    end = min(max_z, 600 / (2 * beta))
     jumps = [math.log(jump.lam / lam) / (2 * beta) for jump in channel.jumps if jump.lam > lam]
     edges = np.union1d(np.linspace(0, end, math.ceil(2 * end * max(1, 2 * beta))), [z for z in jumps if z < end])
     width, (nodes, weights) = np.diff(edges)[:, None], legendre(16)

@@ -10,9 +10,6 @@ from ..._base import Immutable, check
 
 __all__ = ["BayesCurve", "BayesSolution", "BayesPoint"]
 
-# Sum of squares of each feature's contribution to eps over (Delta + eps)^2, above which eps is wrong by some percent.
-MAX_CONCENTRATION = 1e-3
-
 
 class BayesPoint(NamedTuple):
     """One solution of the fixed-point equations: s = nu/(Delta + eps), error, learned features, potential Phi."""
@@ -87,7 +84,8 @@ class BayesSolution(Immutable):
         if self.channel == "exact" or math.isinf(self.s):
             return ""
         terms = teacher.v2 * teacher.feature.overlaps(min(self.s, 1e304) * teacher.v2)[1]
-        if np.sum((terms / (teacher.Delta + self.eps)) ** 2) <= MAX_CONCENTRATION:
+        max_concentration = 1e-3  # a larger sum: eps is wrong by some percent
+        if np.sum((terms / (teacher.Delta + self.eps)) ** 2) <= max_concentration:
             return ""
         return (
             f"About {self.eps**2 / np.sum(terms**2):.3g} features contribute to eps, which is "

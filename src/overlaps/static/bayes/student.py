@@ -12,8 +12,6 @@ from .teacher import HierarchicalTeacher
 
 __all__ = ["StudentRun", "train_student"]
 
-N_RECORDS = 50  # times of a run at which the test error is recorded, besides the start
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StudentRun(Immutable):
@@ -128,8 +126,9 @@ def train_student(
     moments_U, moments_a = np.zeros((2, width, d)), np.zeros((2, width))
     done, times, errors = 0, [0], [error_of_student(correlation, U_star, v, U, a)]
     batches = epochs(rng, n, batch)
+    n_records = 50  # times at which the test error is recorded, besides the start
     with bar(progress, steps, "steps") as tick:
-        for target in np.unique(np.linspace(0, steps, N_RECORDS + 1).astype(int))[1:]:
+        for target in np.unique(np.linspace(0, steps, n_records + 1).astype(int))[1:]:
             chunk = np.array([next(batches) for _ in range(target - done)])
             done = train(X, y, chunk, sigma, U, a, moments_U, moments_a, done, steps, rate, readout_rate)
             times.append(done)

@@ -11,8 +11,6 @@ from ...gaussian.quadrature import RANGE, panels, trapezoid
 
 __all__ = ["function_of", "hermite_moments", "kinks_of"]
 
-KINKED_UFUNCS = np.sign, np.abs, np.fabs  # functions of NumPy that are not smooth at zero
-
 
 class QuadratureOptions(NamedTuple):
     """Tunable numbers of the adaptive Gaussian quadrature."""
@@ -55,7 +53,8 @@ def kinks_of(f, given, name):
     if values.ndim != 1 or not np.all(np.isfinite(values)):
         raise check.refused(name, given, "finite numbers, the jumps and kinks, e.g. (0.0,).")
     known = f.kinks if isinstance(f, Activation) else ()
-    if any((f.g if isinstance(f, Activation) else f) is g for g in KINKED_UFUNCS):
+    kinked = np.sign, np.abs, np.fabs  # functions of NumPy that are not smooth at zero
+    if any((f.g if isinstance(f, Activation) else f) is g for g in kinked):
         known = (0.0,)
     return tuple(np.unique(np.concatenate([values, known])).tolist())
 

@@ -25,9 +25,6 @@ class RateScanOptions(NamedTuple):
     min_scaled_spike: float = 0.1
 
 
-RATE_SCAN = RateScanOptions()
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class BestStep(Immutable):
     """Learning rate with the least test error; made by :func:`overlaps.static.best_step`.
@@ -118,7 +115,7 @@ def best_step(
 
     if rates is None:
         unit = np.max(np.abs(after(1.0).r))  # spikes grow like the rate
-        scan = RATE_SCAN
+        scan = RateScanOptions()
         lowest = scan.min_spike if math.isinf(dimension(after(1.0), d)) else scan.min_scaled_spike / math.sqrt(d)
         rates = np.geomspace(min(lowest, scan.min_spike), scan.max_spike, scan.points) / unit
     rates = np.sort(check.array("rates", rates, ("n",)))

@@ -27,9 +27,6 @@ class SpikeScanOptions(NamedTuple):
     max_spike: float = 30.0
 
 
-SPIKE_SCAN = SpikeScanOptions()
-
-
 class Bounds(NamedTuple):
     """Test errors: with infinitely strong ridge, of the best function of the whole basis, of the best linear one."""
 
@@ -190,7 +187,7 @@ def bounds_over_rate(
 
 def _scanned(bounds_at):
     """Spikes and both bounds there; the grid is extended until it contains both minima or reaches its limits."""
-    scan = SPIKE_SCAN
+    scan = SpikeScanOptions()
     computed = {r: bounds_at(r) for r in np.geomspace(scan.first_min, scan.first_max, scan.points)}
     while True:
         grid = np.sort([*computed])

@@ -11,8 +11,6 @@ from scipy.linalg import solve
 from ...gaussian.quadrature import midpoint
 from .losses import LOSSES
 
-INITIAL_ROWS = ("sphere", "gaussian", "orthonormal")
-
 
 class DrawOptions(NamedTuple):
     """Tunable numbers of simulations at finite size."""
@@ -24,6 +22,8 @@ class DrawOptions(NamedTuple):
     chunk: int = 2048
     # Widths over which the hinge is smoothed, one after the other; Newton's method starts from the minimum before.
     hinge_widths: tuple[float, ...] = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3)
+    # Names of the laws of the initial rows.
+    initial_rows: tuple[str, ...] = ("sphere", "gaussian", "orthonormal")
     # Hermite orders of the population gradient. Rows overlap by s ~ 1/sqrt(d), and s^6 / 6! is negligible.
     hermite_orders: int = 6
 

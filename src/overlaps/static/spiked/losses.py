@@ -15,19 +15,6 @@ LossName: TypeAlias = Literal["square", "logistic", "hinge"]
 CLASSIFIER_ERRORS = "wrong", "train_wrong", "test_loss", "train_loss"  # fields of results with a loss
 
 
-class LossOptions(NamedTuple):
-    """Tunable numbers of losses and labels."""
-
-    # Newton's iterations for a proximal map; a step that would leave the bracket is replaced by a bisection.
-    max_iterations: int = 80
-    # Changes of sign of a target are searched in [-9, 9] on grids of this many and three times as many points.
-    label_range: float = 9.0
-    label_points: int = 4000
-
-
-LOSS_OPTIONS = LossOptions()
-
-
 class Loss(NamedTuple):
     """A convex loss l(m) of the margin m = y yhat.
 
@@ -51,7 +38,8 @@ def _logistic(m0, V):
     m0, V = np.broadcast_arrays(m0, V)
     low, high = m0, m0 + V
     m = np.clip(0.0, low, high)
-    for _ in range(LOSS_OPTIONS.max_iterations):
+    # Newton's iterations; a step that would leave the bracket is replaced by a bisection
+    for _ in range(80):
         force = expit(-m)
         gap = m - m0 - V * force
         low, high = np.where(gap < 0, m, low), np.where(gap > 0, m, high)
@@ -96,7 +84,8 @@ class SignLabels:
     def __init__(self, target, breakpoints=()):
         f = function_of(target, "target")
         sides = np.array([x + s * 1e-9 for x in kinks_of(target, breakpoints, "breakpoints") for s in (-1, 1)])
-        end, sizes = LOSS_OPTIONS.label_range, (LOSS_OPTIONS.label_points, 3 * LOSS_OPTIONS.label_points)
+        # changes of sign of the target are searched in [-9, 9] on two grids of these many points
+        end, sizes = 9.0, (4000, 12000)
         grids = [np.sort(np.append(np.linspace(-end, end, n) + 1e-3 * math.pi, sides)) for n in sizes]
         changes = [np.flatnonzero(np.diff(np.asarray(f(x), dtype=float) > 0)) for x in grids]
         if len(changes[0]) != len(changes[1]):

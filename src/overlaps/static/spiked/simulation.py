@@ -11,13 +11,11 @@ import numpy as np
 from ..._base import ArrayLike, Function, Immutable, Rng, bar, check, warn
 from ..._base.parallel import run_all, worded
 from .blocks import checked_fractions, law_of
-from .draws import INITIAL_ROWS, Setup, Step, network_draw
+from .draws import DRAWS, Setup, Step, network_draw
 from .losses import CLASSIFIER_ERRORS, LOSSES, LossName
 from .model import Spiked
 
 __all__ = ["OneStepRuns", "simulate_one_step", "simulate_srf"]
-
-QUANTITIES = "mse", "train", "m", "theta", "psi", "q1", "q2"  # fields with a value at each point (alpha, lam)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -178,7 +176,7 @@ def simulate_one_step(
     """
     check.choice("scaling", scaling, ("d", "p"), "The rate is eta_tilde d or eta_tilde p.")
     check.flag("paired", paired)
-    check.choice("rows", rows, INITIAL_ROWS)
+    check.choice("rows", rows, DRAWS.initial_rows)
     beta = check.number("beta", beta, above=0)
     eta_tilde = check.number("eta_tilde", eta_tilde, above=0)
     if check.axes("alpha0", alpha0) or alpha0 != math.inf:
@@ -244,7 +242,7 @@ def simulate_srf(
         check.record("model", model, "SpikedRandomFeatures")
     fractions = model.block_fractions if model.law is None else np.ones(1)
     default = "orthonormal" if model.rows == "orthonormal" else "sphere"
-    rows = default if rows is None else check.choice("rows", rows, INITIAL_ROWS)
+    rows = default if rows is None else check.choice("rows", rows, DRAWS.initial_rows)
     if model.bulk is not None:
         rows = model.bulk
     functions = model.student, model.target
@@ -328,7 +326,8 @@ def _ended(draws, finished, errors):
 
 def _result(draws, setup, shape, srf, success, message):
     arrays: dict[str, Any] = {name: np.array([draw[name] for draw in draws]) for name in draws[0]}
-    for name in QUANTITIES + (CLASSIFIER_ERRORS if setup.loss else ()):
+    # fields with a value at each point (alpha, lam)
+    for name in ("mse", "train", "m", "theta", "psi", "q1", "q2", *(CLASSIFIER_ERRORS if setup.loss else ())):
         arrays[name] = arrays[name].reshape(len(draws), *shape)
     alpha = np.array(setup.n, dtype=float).reshape(shape) / setup.d
     known: dict[str, Any] = {"d": setup.d, "p": setup.p, "alpha": alpha, "lam": np.reshape(setup.lam, shape)}

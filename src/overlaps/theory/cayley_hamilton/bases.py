@@ -25,8 +25,6 @@ __all__ = [
     "order_parameters", "polynomial_basis",
 ]  # fmt: skip
 
-BASES = ("monomial", "scaled", "orthonormal")
-
 
 class OrderParameters(NamedTuple):
     """Order parameters of some levels, as :func:`order_parameters` gives them.
@@ -286,7 +284,7 @@ def polynomial_basis(spectrum: Spectrum, name: str = "orthonormal") -> "Polynomi
     >>> cayley_hamilton.polynomial_basis(spectrum, "monomial").condition > 1e9
     True
     """
-    check.choice("name", name, BASES)
+    check.choice("name", name, ("monomial", "scaled", "orthonormal"))
     s, p = _distinct(check.spectrum(spectrum).s), spectrum.p
     if name == "orthonormal":
         H, values = jacobi_matrix(s, p)

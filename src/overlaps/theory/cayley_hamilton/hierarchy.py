@@ -25,7 +25,7 @@ from ...integrators.methods import check_options, solver_class
 from ...models import Model, State, isotropic
 from ...models.features import check_features
 from ...results.trajectory import Solved, Trajectory
-from .bases import BASES, Moments, PolynomialBasis, polynomial_basis
+from .bases import Moments, PolynomialBasis, polynomial_basis
 
 __all__ = ["MomentTrajectory", "solve"]
 
@@ -250,10 +250,14 @@ def solve(
     check_features("theory.cayley_hamilton.solve", model)
     start = check.state(start).on(model)
     L, limit, solver = model.spectrum.L, check.count("limit", limit), solver_class(method)
-    if check.choice("basis", basis, BASES) in ("monomial", "scaled") and L > limit:
+    rounding = (
+        "Rounding hides the small eigenvalues in moments of powers of s (a Vandermonde matrix). Use "
+        "basis='orthonormal', or the spectral basis, overlaps.solve."
+    )
+    if check.choice("basis", basis, ("monomial", "scaled", "orthonormal")) != "orthonormal" and L > limit:
         raise ValueError(
             f"basis = {check.shown(basis)} with L = {L} eigenvalues; expected L <= {limit}, where float64 suffices. "
-            f"{_ROUNDING_MESSAGE} limit={L} runs it all the same."
+            f"{rounding} limit={L} runs it all the same."
         )
     polynomials = polynomial_basis(model.spectrum, basis)
     if getattr(solver, "by_blocks", False):
@@ -267,13 +271,7 @@ def solve(
     solution = evolve(model, start, alpha, system, progress=False, **controls, **options)
     if not solution.success:
         if basis != "orthonormal":
-            solution.message += f" {_ROUNDING_MESSAGE}"
+            solution.message += f" {rounding}"
         warn(solution.message + check.see("power_law", "The hierarchy of moments"))
     common = {name: x for name, x in vars(solution).items() if name in MomentTrajectory.__dataclass_fields__}
     return MomentTrajectory(basis=polynomials, t=system.t, **common)
-
-
-_ROUNDING_MESSAGE = (
-    "Rounding hides the small eigenvalues in moments of powers of s (a Vandermonde matrix). Use basis='orthonormal', "
-    "or the spectral basis, overlaps.solve."
-)

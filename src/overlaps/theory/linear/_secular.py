@@ -14,8 +14,6 @@ import numpy as np
 
 from ..._base.jit import jit
 
-EPS = 2.0**-52
-
 
 class SecularOptions(NamedTuple):
     """Tunable numbers of the roots of the secular equation."""
@@ -24,6 +22,7 @@ class SecularOptions(NamedTuple):
     # errors of 1e-8.
     n_chebyshev: int = 20
     min_far_poles: int = 64  # Fewest distant poles that are interpolated; fewer are summed, which is faster.
+    eps: float = 2.0**-52  # Relative rounding error of a number; roots are accurate to it.
     max_iterations: int = 100  # Newton's method needs about 5, bisection more.
 
 
@@ -110,7 +109,7 @@ def _gap_root(D, w, j, total, block, first, last, value_series, slope_series):
         value, slope, size = _sums(D, w, D[pole], sign * t, block, first, last, value_series, slope_series)
         value -= 1.0
         # the rest is rounding of the terms, whose moduli sum to ``size``
-        if abs(value) <= EPS * (1 + size):
+        if abs(value) <= SECULAR.eps * (1 + size):
             break
         if (value > 0) == (sign > 0):
             high = t
@@ -122,7 +121,7 @@ def _gap_root(D, w, j, total, block, first, last, value_series, slope_series):
         # Newton's step left the bracket: bisect in log t instead
         if not low < new < high:
             new = math.sqrt(low * high)
-        done = abs(new - t) <= EPS * t
+        done = abs(new - t) <= SECULAR.eps * t
         t = new
         if done:
             break

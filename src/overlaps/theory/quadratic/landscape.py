@@ -18,8 +18,6 @@ __all__ = [
     "stationary_eps_g", "stationary_point", "stationary_points", "stationary_spectrum",
 ]  # fmt: skip
 
-RANK_TOL = 1e-10  # Eigenvalues of the teacher's form below this fraction of the largest count as zero.
-
 
 # functions of the weights ---------------------------------------------------------------------------------------------
 
@@ -333,7 +331,8 @@ def solution_dimension(
         values, vectors = np.linalg.eigh(T)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         form = np.linalg.eigvalsh(root.T @ (v_star[:, None] * root))
-        form = form[np.abs(form) > RANK_TOL * np.abs(form).max()]
+        rank_tol = 1e-10  # eigenvalues of the teacher's form below this fraction of the largest count as zero
+        form = form[np.abs(form) > rank_tol * np.abs(form).max()]
     elif M > N and np.ptp(np.sign(v_star)):
         raise ValueError(f"M = {M} > N = {N} with v_star of both signs; expected T, the overlaps of the teachers.")
     else:

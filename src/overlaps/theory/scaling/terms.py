@@ -18,11 +18,6 @@ from scipy.special import gamma, gammaincc, rgamma, zeta
 
 from ..._base import check
 
-GOLDEN_RATIO = (5**0.5 - 1) / 2
-# Sources closer to 1/2 are interpolated, because two contributions have poles there that cancel. Smaller: rounding of
-# the poles; larger: error of the interpolation.
-POLE_DISTANCE = 0.02
-
 
 class Terms(NamedTuple):
     """Terms of the error for many eigenvalues; made by :func:`overlaps.theory.scaling.Law.terms`.
@@ -60,14 +55,17 @@ def four_terms(law, alpha, N_l):
     kernel = law.eta**2 / B * u**2 * law.L * z ** -(1 + b) * upper(1 + b, x) / a
     tail0 = law.eta / (2 * B) * u * z**-b / a
     tail = tail0 * upper(b, x)
+    # Sources closer to 1/2 are interpolated, because two contributions have poles there that cancel. Smaller: rounding
+    # of the poles; larger: error of the interpolation.
+    pole_distance = 0.02
     flow = frozen = steps = 0.0
     for source, n in ((law.source, law.teacher_scale), (0.0, law.student_scale**2)):
         rate = law.beta + 2 * source
         e0 = 0.5 * u * n * z ** -(rate / a) * upper(rate / a, x) / a
         F0 = 0.5 * u * n * (end**-rate - (law.L + 0.5) ** -rate) / rate
-        offset = (source - 0.5) / POLE_DISTANCE
+        offset = (source - 0.5) / pole_distance
         if abs(offset) < 1:  # linear interpolation in the source
-            ends = ((i, _early(law, 0.5 + i * POLE_DISTANCE, n, z, kernel, tail0)) for i in (-1, 1))
+            ends = ((i, _early(law, 0.5 + i * pole_distance, n, z, kernel, tail0)) for i in (-1, 1))
             early = sum((1 + i * offset) / 2 * value for i, value in ends)
         else:
             early = _early(law, source, n, z, kernel, tail0)
@@ -183,10 +181,10 @@ def _best(law, compute):
     def error(n):
         return float(law.error(compute / (law.batch_size * n), n))
 
-    low, high = 1, law.L
+    low, high, golden_ratio = 1, law.L, (5**0.5 - 1) / 2
     while high - low > 3:
-        left = min(max(round(high * (low / high) ** GOLDEN_RATIO), low + 1), high - 2)
-        right = max(min(round(low * (high / low) ** GOLDEN_RATIO), high - 1), left + 1)
+        left = min(max(round(high * (low / high) ** golden_ratio), low + 1), high - 2)
+        right = max(min(round(low * (high / low) ** golden_ratio), high - 1), left + 1)
         if error(left) < error(right):
             high = right
         else:
