@@ -185,7 +185,7 @@ plt.show()
 # its samples. With enough samples the error falls below that of the best *linear* predictor, $E[\sigma_*^2] -
 # h_1^{*2}$, which random features do not reach at any $n, p \propto d$. The crosses deviate from the curves by a few
 # per cent, because the spike model neglects correlations of order $1/\sqrt d$ between neurons (see
-# `ov.static.finite_batch_network`).
+# `examples/plot_spiked_finite_batch.py`).
 
 # %%
 alphas, points = np.geomspace(0.1, 20, 60), np.array([0.25, 0.5, 1.0, 2.0, 4.0])

@@ -88,7 +88,7 @@ reveal_type(features.optimal_lam(1.0))  # OptimalLam
 reveal_type(features.bounds())  # Bounds
 reveal_type(features.spectrum(alpha=1.0))  # FeatureSpectrum
 reveal_type(features.simulate(alpha=1.0, lam=0.1, d=50, rng=1))  # OneStepRuns
-reveal_type(ov.static.finite_batch_network(features, alpha=1.0, lam=0.1))  # CorrectedPoint
+reveal_type(ov.static.gaussian_rows(features, alpha=1.0, lam=0.1))  # CorrectedPoint
 reveal_type(ov.static.best_step(np.tanh, np.sin, alpha0=1.0, beta=0.5, alpha=1.0))  # BestStep
 reveal_type(ov.static.bounds_over_rate(np.tanh, np.sin))  # RateBounds
 several = ov.static.SpikedSubspace.after_steps(np.tanh, np.add, indices=2, eta_tilde=(1, 1), alpha0=8, beta=1.0)

@@ -88,7 +88,6 @@ def towards_teacher(lam, nu, xi, theta, S, F, G):
 
 
 POPULATION = ov.static.SpikedRandomFeatures.after_one_step(np.tanh, np.sin, eta_tilde=1.0, alpha0=np.inf, beta=0.8)
-STEPPED = ov.static.SpikedRandomFeatures.after_one_step(np.tanh, np.sin, eta_tilde=1.0, alpha0=2.0, beta=0.8)
 MODEL = ov.committee_machine(2, 2, eta=0.3)
 START = ov.State.from_overlaps(MODEL, Q=0.5 * np.eye(2), R=0.1 * np.eye(2) + 0.02, T=np.eye(2))
 ONE = ov.committee_machine(1, 1, activation=ov.linear, eta=0.3)
@@ -276,7 +275,6 @@ OWN |= {
     for x in ("from_data", "gaussian", "rows")
 }
 GOOD |= {"N_l": 2, "S": np.eye(2)}
-OWN["ov.static.finite_batch_network"] = {"model": STEPPED, "alpha": 1.0}
 OWN |= {
     f"SpikedRandomFeatures.{x}": {"alpha": 1.0}
     for x in ("optimal_lam", "solve", "simulate", "learn_offset", "spectrum")

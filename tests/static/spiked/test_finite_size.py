@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import few
 
-from overlaps.static import SpikedRandomFeatures, finite_batch_network, gaussian_rows
+from overlaps.static import SpikedRandomFeatures, gaussian_rows
 from overlaps.static.spiked import ridge
 
 SHAPE = {"c": 1.1, "gamma": 0.9, "beta": 0.8}
@@ -182,13 +182,12 @@ def test_upper_bound_is_an_error_of_neurons():
     assert abs(np.mean(errors) - model.bounds().upper) > 6 * error
 
 
-def test_corrections_at_finite_size():
+def test_gaussian_rows_at_finite_size():
     model = SpikedRandomFeatures.after_one_step(np.tanh, np.sin, eta_tilde=3, alpha0=20, beta=1)
-    for found in (gaussian_rows, finite_batch_network):
-        point = {"alpha": 2.3, "lam": 0.1}
-        finite, limit = found(model, **point, d=200), found(model, **point)
-        assert finite.mse - finite.change == pytest.approx(model.solve(**point, d=200).mse, rel=1e-12)
-        assert finite.mse > limit.mse and found(model, **point, d=1e12).mse == pytest.approx(limit.mse, rel=1e-9)
+    point = {"alpha": 2.3, "lam": 0.1}
+    finite, limit = gaussian_rows(model, **point, d=200), gaussian_rows(model, **point)
+    assert finite.mse - finite.change == pytest.approx(model.solve(**point, d=200).mse, rel=1e-12)
+    assert finite.mse > limit.mse and gaussian_rows(model, **point, d=1e12).mse == pytest.approx(limit.mse, rel=1e-9)
 
 
 def test_sizes_that_cannot_be():

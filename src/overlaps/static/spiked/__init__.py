@@ -4,8 +4,8 @@
 functions of features and labels given the projection k on the spike, ``ridge`` the fixed point of the readout on them.
 ``model`` is the base of both models: fields, blocks, tables and rows. ``features`` is the public model; its methods are
 in ``solving`` (points, curves, the best penalty; results in ``solutions``), ``classifier`` (convex ``losses``),
-``bounds``, ``spectrum`` and ``simulation``. ``network_correction`` adds the corrections of the network to this model,
-and ``best_step`` finds the best learning rate. ``subspace`` is the model of spikes in several directions; its tables
+``bounds``, ``spectrum`` and ``simulation``. ``row_norms`` adds the effects of the norms of the rows to this model, and
+``best_step`` finds the best learning rate. ``subspace`` is the model of spikes in several directions; its tables
 and giant steps are in ``directions``.
 
 To add a law of the bulk's rows, write a response, ``response(Vh) -> ridge.Response``, such as ``marchenko_pastur`` or

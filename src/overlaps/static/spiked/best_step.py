@@ -71,8 +71,8 @@ def best_step(
     Larger rates make larger spikes r, which change the functions that the network can learn along its spike. With few
     samples of the step they also make a larger bulk c, which is noise. *Asymptotic* at d = infinity, *heuristic* at
     finite d, like the errors. The minimum is that of the spiked random features; the network itself differs by some
-    per cent (:func:`finite_batch_network`). The rate is good to about 1e-5, relative. Only the best rate of the scan is
-    refined. Source: Cui et al. (2024), arXiv:2402.04980, section 4.3 and (28), who choose the rate for the bounds.
+    per cent (page "One giant gradient step"). The rate is good to about 1e-5, relative. Only the best rate of the scan
+    is refined. Source: Cui et al. (2024), arXiv:2402.04980, section 4.3 and (28), who choose the rate for the bounds.
 
     Parameters
     ----------

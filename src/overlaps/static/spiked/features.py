@@ -164,7 +164,7 @@ class SpikedRandomFeatures(solving.Solvable):
 
         *Asymptotic* and exact for r, c, gamma. The network itself also has correlations of order 1/sqrt(d) that this
         model omits. Their effect on the test error is below 10 % in the settings tested (alpha0 >= 1) and grows with
-        c - 1 and as alpha0 falls; :func:`overlaps.static.finite_batch_network` includes it.
+        c - 1 and as alpha0 falls; an example of the gallery, ``plot_spiked_finite_batch``, includes them.
 
         Parameters
         ----------

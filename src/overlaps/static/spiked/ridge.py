@@ -45,7 +45,7 @@ class Response(NamedTuple):
 
     v: np.ndarray  # packed (V1, V2)
     D: np.ndarray  # dv / dVh, packed; a direction off the diagonal changes both entries
-    T: np.ndarray  # theta = T thh: (B, B), or (theta, psi) = T (thh, psih) if the rows correlate the two
+    T: np.ndarray  # theta = T thh: (B, B)
     dT: np.ndarray  # (directions, *T.shape)
 
 
@@ -196,7 +196,8 @@ def fit(features, response, *, lam, kappa, beta, noise, bias=False, d=math.inf, 
     den = 1 / (1 + (packing.w * v) @ features.S)
     free, u, T, dT = costs(features, answer, bias, beta, d)
     psih = kappa * (features.across @ (weight * den))
-    mean, m, theta, b0, fields = mean_predictor(features, free, u, T, kappa, den, bias, psih)
+    mean, m, theta, b0, thh = mean_predictor(features, free, u, T[: len(u), : len(u)], kappa, den, bias)
+    fields = np.concatenate([thh, psih])
     psi = T[len(u) :] @ fields
     left = features.hh + noise**2 - 2 * mean * features.h + mean**2 - 2 * psi @ features.across
     # changes of the readout norms: q = -D kappa E[S R den^2] + M, with R = left + S . (w q)
@@ -234,10 +235,9 @@ def costs(features, answer, bias, beta, d):
     At finite d the mu0 are the first of the functions u.
     """
     packing, (T, dT), u = features.packing, answer[2:], features.u
-    if len(T) == len(u):  # psi = beta V1 psih in each direction of the target, apart from theta
-        directions = np.eye(len(features.h1))
-        T_psi = [np.kron(beta * packing.unpack(x)[0], directions) for x in (answer.v, *answer.D.T)]
-        T, dT = block_diagonal(T, T_psi[0]), np.array([block_diagonal(*x) for x in zip(dT, T_psi[1:], strict=True)])
+    directions = np.eye(len(features.h1))  # psi = beta V1 psih in each direction of the target, apart from theta
+    T_psi = [np.kron(beta * packing.unpack(x)[0], directions) for x in (answer.v, *answer.D.T)]
+    T, dT = block_diagonal(T, T_psi[0]), np.array([block_diagonal(*x) for x in zip(dT, T_psi[1:], strict=True)])
     if math.isinf(d):
         return features.means(bias), u, T, dT
     p, pairs = beta * d, packing.pairs
@@ -253,25 +253,24 @@ def block_diagonal(a, b):
     return joint
 
 
-def mean_predictor(features, f, u, T, kappa, den, bias, psih):
-    """C(k) = x f + theta u, with E[f (h - C) den] = 0, (theta, psi) = T (thh, psih), thh = kappa E[u (h - C) den].
+def mean_predictor(features, f, u, T, kappa, den, bias):
+    """C(k) = x f + theta u, with E[f (h - C) den] = 0, theta = T thh, thh = kappa E[u (h - C) den].
 
     f are the free functions mu0 and 1; theta is the readout along u = k mu1; at finite d the mu0 are the first of u.
     u and h are projected orthogonally to f for theta, because u of a linear student is proportional to mu0.
     """
-    root, size = np.sqrt(features.weight * den), len(u)
-    T_u, theta_psi = T[:size, :size], T[:size, size:] @ psih
+    root = np.sqrt(features.weight * den)
     length = np.linalg.norm(f * root, axis=1)
     left, scale, right = orthonormal((f * root).T / length)
     across, h = (u * root).T, features.h * root
     for _ in range(2):  # the second time against rounding
         across, h = across - left @ (left.T @ across), h - left @ (left.T @ h)
-    hessian, gradient = kappa * T_u @ (across.T @ across), kappa * T_u @ (across.T @ h)
-    theta = np.linalg.solve(np.eye(size) + hessian, gradient + theta_psi)
+    hessian, gradient = kappa * T @ (across.T @ across), kappa * T @ (across.T @ h)
+    theta = np.linalg.solve(np.eye(len(u)) + hessian, gradient)
     rest = features.h - theta @ u
     x = right.T @ (left.T @ (rest * root) / scale) / length  # least norm, if mu0 of blocks are proportional
     C, thh = x @ f + theta @ u, kappa * across.T @ (h - across @ theta)
-    return C, *by_blocks(features, x, theta, bias), np.concatenate([thh, psih])
+    return C, *by_blocks(features, x, theta, bias), thh
 
 
 def by_blocks(features, free, theta, bias):

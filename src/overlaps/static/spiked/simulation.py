@@ -120,8 +120,8 @@ def simulate_one_step(
     *Exact* at finite size; nothing is approximated (with ``alpha0=inf``: Hermite orders up to five in the overlaps of
     rows, which are 1/sqrt(d)). The theory of :class:`SpikedRandomFeatures` describes this network within 10 % in the
     settings tested (alpha0 >= 1), better if c - 1 is small, worse for large steps on few samples. The theory includes
-    r, gamma and c but not the neuron-dependent features of size 1/sqrt(d) of the gradient;
-    :func:`finite_batch_network` includes them all. Source: Cui et al. (2024), arXiv:2402.04980.
+    r, gamma and c but not the neuron-dependent features of size 1/sqrt(d) of the gradient; an example of the gallery,
+    ``plot_spiked_finite_batch``, includes them. Source: Cui et al. (2024), arXiv:2402.04980.
 
     Parameters
     ----------
