@@ -6,7 +6,7 @@ from helpers import few
 from scipy.special import ndtr
 
 from overlaps.gaussian._iterated import nodes
-from overlaps.gaussian.iterated import TENSORS, rules, settled_size
+from overlaps.gaussian.iterated import SIZES, rules, settled_size
 from overlaps.gaussian.quadrature import legendre
 
 
@@ -66,7 +66,7 @@ def test_sizes_rise_until_they_agree():
 def test_lattices_integrate_waves_and_powers(d):
     """E cos k u = exp(-k^2 / 2) and E u^6 = 15 along a generic direction; every size is better than the one before."""
     sizes, chancy = rules(d, False)
-    lattices = [*sizes][len(TENSORS.get(d, ())) :] if d < 5 else sizes
+    lattices = [*sizes][len(SIZES.tensors.get(d, ())) :] if d < 5 else sizes
     direction = np.random.default_rng(5).standard_normal(d)
     direction, errors = direction / np.linalg.norm(direction), []
     for i in range(2):

@@ -34,7 +34,7 @@ from overlaps._base.partial_compilation import is_partial
 from overlaps.gaussian import elementary
 
 SOURCE = Path(ov.__file__).parent
-LEAF = "low = ((_P0 + _P1 * z)"  # of p(z) = asin(x) / x, z = x^2
+LEAF = "low = ((_P[0] + _P[1] * z)"  # of p(z) = asin(x) / x, z = x^2
 ANGLE = "math.copysign(offset + q"  # of arctan2
 FINGERPRINTS = """
 import json, sys
@@ -113,7 +113,7 @@ def test_a_fingerprint_holds_the_code_that_is_reached_and_nothing_else(tmp_path)
         "@jit(no_reference_counting=True)\ndef triangle",
         "# a comment\n\n@jit(no_reference_counting=True)\ndef triangle",
     )
-    edit = "gaussian/elementary.py", LEAF, LEAF.replace("_P0", "2 * _P0")
+    edit = "gaussian/elementary.py", LEAF, LEAF.replace("_P[0]", "2 * _P[0]")
     here = Path(__file__).parent  # this module, and the helpers it imports
     code = FINGERPRINTS.format(tests=[str(here), str(here.parent)])
     before, after = prints(), json.loads(python(code, copied(tmp_path, comment, edit)))

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base.jit import jit, unsigned_index
-from ..gaussian.elementary import HALF_PI, arctan2, p
+from ..gaussian.elementary import arctan2, p
 from ..gaussian.two_point import ERF, two_point
 from ._first_order import (
     derivatives_cost,
@@ -132,7 +132,7 @@ def _sum_asin(work, size):
         z = 0.5 * (1.0 - a) if large else a * a
         y = math.sqrt(z) if large else a
         angle = y * p(z)
-        angle = HALF_PI - 2.0 * angle if large else angle
+        angle = 0.5 * pi - 2.0 * angle if large else angle
         total += work[ROW.weight, i] * math.copysign(angle, x)
     return total
 

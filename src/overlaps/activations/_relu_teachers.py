@@ -14,11 +14,11 @@ import numpy as np
 
 from .._base.jit import jit
 from ..gaussian.elementary import arctan2
-from ..gaussian.orthants import MIN_RESIDUAL_STD, arcsine, orthants
+from ..gaussian.orthants import ORTHANTS, arcsine, orthants
 
 PER_SQRT_2PI = 1.0 / math.sqrt(2 * pi)
 # Added to the variances of three fields, so that parallel ones have partial correlations.
-VARIANCE_SHIFT = MIN_RESIDUAL_STD * MIN_RESIDUAL_STD
+VARIANCE_SHIFT = ORTHANTS.min_residual_std * ORTHANTS.min_residual_std
 
 
 @jit

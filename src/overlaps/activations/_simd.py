@@ -10,7 +10,7 @@ Results of a state do not depend on the other states, to the last bit.
 import math
 
 from .._base.jit import jit
-from ..gaussian.elementary import HALF_PI, arctan2, p
+from ..gaussian.elementary import arctan2, p
 from .bound import SIMD_WIDTH
 
 TWO_OVER_PI = 2 / math.pi
@@ -62,7 +62,7 @@ def _arcsine(x):
     large = a > 0.5
     z = 0.5 * (1.0 - a) if large else a * a
     angle = (math.sqrt(z) if large else a) * p(z)
-    return math.copysign(HALF_PI - 2.0 * angle if large else angle, x)
+    return math.copysign(0.5 * math.pi - 2.0 * angle if large else angle, x)
 
 
 @jit(fast=True, no_reference_counting=True)

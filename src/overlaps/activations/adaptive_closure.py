@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base import check
-from ..gaussian.iterated import GRADED, Sizes, discrepancy, rules, settled_size
+from ..gaussian.iterated import SIZES, Sizes, discrepancy, rules, settled_size
 from ..gaussian.tables import NO_TABLE
 from . import _rule
 from .bound import Bound, inner_steps, outputs
@@ -195,7 +195,7 @@ class RuleClosure(Bound):
             moments = settled_size(values, 2, 0, (np.inf, ADAPTIVE.divergent_growth))  # the second has a wider range
             if moments[0] is None:
                 return moments
-        found, graded = settled_size(values, count, self._size, goals, rounding), count - len(GRADED)
+        found, graded = settled_size(values, count, self._size, goals, rounding), count - len(SIZES.graded)
         if not self._may_have_layers or found[0] is None or found[0] + 1 >= graded:
             return found
         layers = zip(values(found[0] + 1), values(graded), rounding, strict=True)

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.polynomial import polynomial as poly
 
-from ..gaussian.orthants import MIN_RESIDUAL_STD
+from ..gaussian.orthants import ORTHANTS
 from ..gaussian.quadrature import gauss_hermite, legendre
 from ._pairs import conditional_modes, conditional_product, residual_correlations
 from ._relu_teachers import PER_SQRT_2PI
@@ -117,17 +117,18 @@ def _orthant_geometry(r, to_fields):
     """Normals (T, 3, 3) of the planes where three fields vanish, edges (T, 3, 3), loadings (T, 3, M) of other fields.
 
     The normals are a Cholesky factor of the correlations r; edge i lies on the two planes other than i, on the positive
-    side of i.  Differences of correlations are exact near alignment, and pivots are never below ``MIN_RESIDUAL_STD``.
+    side of i.  Differences of correlations are exact near alignment, and pivots are never below
+    ``ORTHANTS.min_residual_std``.
     """
     r01 = r[:, 0, 1, None]
     sign = np.where(r01 >= 0.0, 1.0, -1.0)
-    s = np.maximum(np.sqrt((1.0 - r01) * (1.0 + r01)), MIN_RESIDUAL_STD)
+    s = np.maximum(np.sqrt((1.0 - r01) * (1.0 + r01)), ORTHANTS.min_residual_std)
     correlations = np.concatenate([r[:, :, 2:], to_fields], axis=2)
     first = correlations[:, 0]
     rest = np.sqrt(np.maximum((1.0 - first) * (1.0 + first), 0.0))
     second = np.clip(((correlations[:, 1] - sign * first) + (sign - r01) * first) / s, -rest, rest)
     rest = np.sqrt(np.maximum((rest - second) * (rest + second), 0.0))
-    p, q, g = first[:, :1], second[:, :1], np.maximum(rest[:, :1], MIN_RESIDUAL_STD)
+    p, q, g = first[:, :1], second[:, :1], np.maximum(rest[:, :1], ORTHANTS.min_residual_std)
     third = np.clip((correlations[:, 2] - p * first - q * second) / g, -rest, rest)
     sign = np.where(r[:, 1, 2, None] >= 0.0, 1.0, -1.0)
     height = r01 * (q - sign * s) - s * (p - sign * r01)  # r01 q - s p

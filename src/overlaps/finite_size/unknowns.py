@@ -26,11 +26,12 @@ class DifferenceOptions(NamedTuple):
     # Smallest step of second differences, relative to the largest variance: none is computed with a smaller one,
     # because its rounding error is too large.
     min_second_step: float = 1e-3
+    # Second difference of order 6: weight of the centre; (multiple of the step, weight) of its neighbours.
+    centre: float = -49 / 18
+    neighbours: tuple = (1, 3 / 2), (-1, 3 / 2), (2, -3 / 20), (-2, -3 / 20), (3, 1 / 90), (-3, 1 / 90)
 
 
 DIFFERENCES = DifferenceOptions()
-# Second difference of order 6: the weight of the centre, then (multiple of the step, weight).
-SECOND_DIFFERENCE = -49 / 18, ((1, 3 / 2), (-1, 3 / 2), (2, -3 / 20), (-2, -3 / 20), (3, 1 / 90), (-3, 1 / 90))
 
 
 class Unknowns:
@@ -203,14 +204,14 @@ class Tangent:
         u = self.unknowns
         sizes, vectors = np.linalg.eigh(u.arguments @ Sigma @ u.arguments.T)
         positive = sizes > 1e-13 * sizes[-1] if sizes[-1] > 0 else np.zeros(len(sizes), bool)
-        centre, (weight, neighbours) = self._values(self.S, self.w), SECOND_DIFFERENCE
+        centre = self._values(self.S, self.w)
         total = np.zeros_like(centre)
         for size, dS, dw in zip(sizes[positive], *u.directions(vectors.T[positive]), strict=True):
             h = self._step(dS)
             if h == 0.0:
                 return np.full_like(total, np.nan)
-            terms = (c * self._values(self.S + n * h * dS, self.w + n * h * dw) for n, c in neighbours)
-            total += size / h**2 * (weight * centre + sum(terms))
+            terms = (c * self._values(self.S + n * h * dS, self.w + n * h * dw) for n, c in DIFFERENCES.neighbours)
+            total += size / h**2 * (DIFFERENCES.centre * centre + sum(terms))
         return total
 
     def _step(self, dS):

@@ -16,10 +16,6 @@ from ._newton import Eigenspaces, Equations, Factorised, Frozen, correct, factor
 
 __all__ = ["Equations", "Jacobian", "jacobian", "jacobian_of"]
 
-# Step of differences of sixth order, relative to the largest overlap. Rounding contributes 1e-16 / step, which doubles
-# if it is halved; the truncation error is of order step^6.
-DIFFERENCE_STEP = 1e-3
-
 
 class Rotated:
     """J in the frame where A is diagonal, as arrays for the kernels of ``_newton``."""
@@ -188,8 +184,10 @@ class DifferencedJacobian:
 
     sphere = None
 
-    def __init__(self, system, y):
-        h, unit = DIFFERENCE_STEP * max(np.max(np.abs(y)), 1e-300), np.eye(y.size)
+    def __init__(self, system, y, *, step=1e-3):
+        # the step is relative to the largest overlap; rounding contributes 1e-16 / step, which doubles if it is halved,
+        # and the truncation error is of order step^6
+        h, unit = step * max(np.max(np.abs(y)), 1e-300), np.eye(y.size)
         stencil = [(j * sign, c * sign / h) for j, c in ((1, 3 / 4), (2, -3 / 20), (3, 1 / 60)) for sign in (1, -1)]
         columns = [sum(c * system.rhs(0.0, y + j * h * e) for j, c in stencil) for e in unit]
         self.matrix = np.array(columns).T

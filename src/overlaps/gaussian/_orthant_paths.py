@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base.jit import jit
-from .elementary import HALF_PI, arctan2
+from .elementary import arctan2
 from .quadrature import legendre
 
 
@@ -30,29 +30,35 @@ class MinRho(NamedTuple):
     nodes_40: float = 1.5
 
 
-MIN_RHO = MinRho()
+class Quadratures(NamedTuple):
+    """Nodes and weights on [0, 1]."""
+
+    nodes_8: tuple[np.ndarray, np.ndarray]
+    nodes_16: tuple[np.ndarray, np.ndarray]
+    nodes_40: tuple[np.ndarray, np.ndarray]
+    graded: tuple[np.ndarray, np.ndarray]  # panels that are graded towards the end of the path, u = u1
 
 
-def _graded():
-    """Nodes and weights of panels that are graded towards the end of the path, u = u1."""
+def _graded(x, w):
+    """Nodes and weights of panels with nodes x and weights w each."""
     edges = np.array([*(1 - 0.2**k for k in range(9)), 1.0])[:, None]
-    return (edges[:-1] + np.diff(edges, axis=0) * _X16).ravel(), (np.diff(edges, axis=0) * _W16).ravel()
+    return (edges[:-1] + np.diff(edges, axis=0) * x).ravel(), (np.diff(edges, axis=0) * w).ravel()
 
 
-(_X8, _W8), (_X16, _W16), (_X40, _W40) = map(legendre, (8, 16, 40))
-_XG, _WG = _graded()
+MIN_RHO = MinRho()
+QUADRATURES = Quadratures(*map(legendre, (8, 16, 40)), _graded(*legendre(16)))
 
 
 @jit
 def _nodes(rho):
     """Nodes and weights for the parameter rho; multiples of 8 leave no remainder in vectorised loops."""
     if rho > MIN_RHO.nodes_8:
-        return _X8, _W8
+        return QUADRATURES.nodes_8
     if rho > MIN_RHO.nodes_16:
-        return _X16, _W16
+        return QUADRATURES.nodes_16
     if rho > MIN_RHO.nodes_40:
-        return _X40, _W40
-    return _XG, _WG
+        return QUADRATURES.nodes_40
+    return QUADRATURES.graded
 
 
 @jit(inline=True)
@@ -124,9 +130,9 @@ def block_integral(rho, c00, c01, c10, c11, n00, n01, n10, n11, det, L1, L2):
         e01 = math.sqrt(cosine2 + t2 * gap01)
         e10 = math.sqrt(cosine2 + t2 * gap10)
         e11 = math.sqrt(cosine2 + t2 * gap11)
-        rate = c00 / e00 * (HALF_PI + arctan2(t * (n00 - td * c00), k * e00))
-        rate += c01 / e01 * (HALF_PI + arctan2(t * (n01 + td * c01), k * e01))
-        rate += c10 / e10 * (HALF_PI + arctan2(t * (n10 + td * c10), k * e10))
-        rate += c11 / e11 * (HALF_PI + arctan2(t * (n11 - td * c11), k * e11))
+        rate = c00 / e00 * (0.5 * math.pi + arctan2(t * (n00 - td * c00), k * e00))
+        rate += c01 / e01 * (0.5 * math.pi + arctan2(t * (n01 + td * c01), k * e01))
+        rate += c10 / e10 * (0.5 * math.pi + arctan2(t * (n10 + td * c10), k * e10))
+        rate += c11 / e11 * (0.5 * math.pi + arctan2(t * (n11 - td * c11), k * e11))
         total += weight[i] * cosine * g * rate
     return total * u1 * 2.0 * scale

@@ -4,7 +4,6 @@ import math
 
 from .._base.jit import jit
 
-HALF_PI = 0.5 * math.pi
 # asin(x) = x p(x^2) on |x| <= 1/2; minimax polynomial of degree 12, error 1.7e-17
 _P = (
     1.0, 0.16666666666664942, 0.07500000000385201, 0.044642856805998936,
@@ -18,7 +17,6 @@ _A = (
     0.11111106180451504, -0.09090773074705212, 0.07689953494853126, -0.0664023391780057,
     0.05688349160721341, -0.043480520247889884, 0.021135370819421847,
 )  # fmt: skip
-_TAN = 0.41421356237309503, 2.414213562373095  # tan(pi/8), tan(3 pi/8)
 
 
 @jit(inline=True)
@@ -34,11 +32,11 @@ def p(z):
 def arctan2(y, x):
     """atan2(y, x) for x >= 0, without branches: three ranges, one division; atan2(0, 0) = 0."""
     a = abs(y)
-    far = a > _TAN[1] * x
-    middle = a > _TAN[0] * x
+    far = a > 2.414213562373095 * x  # tan(3 pi/8)
+    middle = a > 0.41421356237309503 * x  # tan(pi/8)
     top = -x if far else (a - x if middle else a)
     bottom = a if far else (a + x if middle else x)
-    offset = HALF_PI if far else (0.5 * HALF_PI if middle else 0.0)
+    offset = 0.5 * math.pi if far else (0.25 * math.pi if middle else 0.0)
     q = top / (bottom + 1e-300)
     z = q * q
     z2 = z * z

@@ -20,7 +20,7 @@ import numpy as np
 from ._iterated import PIECEWISE, cut, nodes
 from .quadrature import gauss_hermite, legendre, sobol, tensor
 
-__all__ = ["GRADED", "MAX_VARIABLES", "cut", "discrepancy", "nodes", "rules", "settled_size"]
+__all__ = ["MAX_VARIABLES", "SIZES", "cut", "discrepancy", "nodes", "rules", "settled_size"]
 
 MAX_VARIABLES = 8
 
@@ -31,8 +31,12 @@ class QuadratureSizes(NamedTuple):
     # Nodes per panel and largest width of a panel. Breaks closer than a width enclose the same panel at all sizes, so
     # the numbers of nodes differ: with equal ones, two sizes would agree there for any function.
     panels: tuple[tuple[int, float], ...] = ((8, 3.0), (10, 3.0), (12, 3.0), (16, 3.0), (20, 1.5), (24, 0.75))
-    # The same for three variables, up to a million points.
+    # Nodes per panel graded towards the breaks (width 0), for two variables, because forces may have layers at breaks.
+    graded: tuple[tuple[int, float], ...] = ((10, 0.0), (16, 0.0), (20, 0.0))
+    # Nodes per panel and largest width for three variables, up to a million points.
     panels_3d: tuple[tuple[int, float], ...] = ((8, 3.0), (10, 3.0), (12, 3.0), (16, 3.0), (20, 3.0))
+    # Gauss-Hermite nodes in each direction, by the number of variables.
+    tensors: dict[int, tuple[int, int]] = {3: (24, 40), 4: (16, 24)}
     # Shortest frequency of the dual lattice and radius of the ball, for five variables or more.
     lattices: tuple[tuple[float, float], ...] = ((5, 6.0), (5.5, 6.2), (6, 6.3), (7, 6.6), (8, 7.0), (9, 7.4))
     # The same for three and four variables, where tensor products come first: to 1e-8 or better.
@@ -43,10 +47,6 @@ class QuadratureSizes(NamedTuple):
 
 
 SIZES = QuadratureSizes()
-# Nodes per panel graded towards the breaks (width 0), for two variables, because forces may have layers at breaks.
-GRADED = tuple((q, 0.0) for q in (10, 16, 20))
-# Gauss-Hermite nodes in each direction, by the number of variables.
-TENSORS = {3: (24, 40), 4: (16, 24)}
 
 
 class Sizes(Sequence):
@@ -74,11 +74,11 @@ def rules(d, broken):
     empty = np.zeros(0)
     if d <= 2 or (d == 3 and broken):
         one = np.zeros((1, d)), np.ones(1), 0
-        sizes = SIZES.panels_3d if d == 3 else SIZES.panels + GRADED if broken else SIZES.panels
+        sizes = SIZES.panels_3d if d == 3 else SIZES.panels + SIZES.graded if broken else SIZES.panels
         return [(*one, width, *legendre(q)) for q, width in sizes], False
     if not broken:
         kinds = [
-            *(partial(_tensor, d, n) for n in TENSORS.get(d, ())),
+            *(partial(_tensor, d, n) for n in SIZES.tensors.get(d, ())),
             *(partial(_lattice, d, *x) for x in _lattices(d)),
         ]
         return Sizes(len(kinds), lambda i: (*kinds[i](), d, 1.0, empty, empty)), False

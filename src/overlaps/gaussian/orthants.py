@@ -5,24 +5,34 @@ P4 = P(z_0, z_1, z_2, z_3 > 0) and p_ij = P(the other two > 0 | z_i = z_j = 0), 
 Sums over these numbers are tiny near alignment (students close to teachers), although each term is O(1).  Rounding
 errors therefore must be those of *one* slightly different correlation matrix.  For this reason all seven numbers come
 from one factorisation of the matrix.  Its entries near alignment are formed from differences of correlations, which are
-exact in floating point.  Its residual standard deviations are at least ``MIN_RESIDUAL_STD``, which changes variances by
-1e-30 and gives singular matrices a consistent limit.
+exact in floating point.  Its residual standard deviations are at least ``ORTHANTS.min_residual_std``, which changes
+variances by 1e-30 and gives singular matrices a consistent limit.
 
 Four row paths and three block paths lead to P4 (``_orthant_paths``).  Each is one of two canonical paths, row with
 pivot 0 or block (01|23), after a relabelling of the fields that is its own inverse.
 """
 
 import math
+from typing import NamedTuple
 
 from .._base.jit import jit
 from ._orthant_paths import MIN_RHO, bernstein, block_integral, row_integral
 from .elementary import arctan2
 
-# Smallest residual standard deviation of a field given others. Its square is far below rounding (1e-16) of a variance.
-MIN_RESIDUAL_STD = 1e-15
-# Correlation above which two fields are put into one block, where their residual enters only once; empirical.
-ALIGNED_CORRELATION = 1.0 - 1e-10
-FIRST_BLOCK_PATH = 4  # paths 0 to 3 are rows with that pivot; 4, 5, 6 are blocks (01|23), (02|13), (03|12)
+
+class OrthantOptions(NamedTuple):
+    """Numbers of the orthant probabilities; only the second is tunable."""
+
+    # Smallest residual standard deviation of a field given others: its square is far below rounding (1e-16) of a
+    # variance.
+    min_residual_std: float = 1e-15
+    # Correlation above which two fields are put into one block, where their residual enters only once; empirical.
+    aligned_correlation: float = 1.0 - 1e-10
+    # Paths 0 to 3 are rows with that pivot; 4, 5, 6 are blocks (01|23), (02|13), (03|12).
+    first_block_path: int = 4
+
+
+ORTHANTS = OrthantOptions()
 
 
 @jit(no_reference_counting=True)
@@ -65,9 +75,9 @@ def _row_factor(r01, r02, r03, r12, r13, r23):
     sign = 1.0 if r12 >= 0.0 else -1.0
     # below, everything is written in differences from alignment, which are exact in floating point
     gap = sign * (1.0 - abs(r12))  # sign - r12
-    l22 = max(complement(r12), MIN_RESIDUAL_STD)
+    l22 = max(complement(r12), ORTHANTS.min_residual_std)
     l32 = ((r23 - sign * r13) + gap * r13) / l22
-    l33 = max(math.sqrt(max((1.0 - r13) * (1.0 + r13) - l32 * l32, 0.0)), MIN_RESIDUAL_STD)
+    l33 = max(math.sqrt(max((1.0 - r13) * (1.0 + r13) - l32 * l32, 0.0)), ORTHANTS.min_residual_std)
     y2 = ((r02 - sign * r01) + gap * r01) / l22
     y3 = (r03 - r13 * r01 - l32 * y2) / l33
     rest = 1.0 - r01 * r01 - y2 * y2
@@ -112,7 +122,7 @@ def _row_path(rho, r01, r02, r03, r12, r13, r23):
     P4 = 0.0625 + P4 / (8 * math.pi) + integral / (4 * math.pi * math.pi)
     # inverse of the Cholesky factor of fields 1, 2, 3, 0; its columns are normals, p_ij the angles between two of them
     i22, i33 = 1.0 / l22, 1.0 / l33
-    i44 = 1.0 / max(math.sqrt(max(1.0 - R2, 0.0)), MIN_RESIDUAL_STD)
+    i44 = 1.0 / max(math.sqrt(max(1.0 - R2, 0.0)), ORTHANTS.min_residual_std)
     i21, i31, i32 = -r12 * i22, x * i22 * i33, -l32 * i22 * i33
     i41, i42, i43 = -(r01 + y2 * i21 + y3 * i31) * i44, -(y2 * i22 + y3 * i32) * i44, -y3 * i33 * i44
     root = i22 * i33 * i44
@@ -128,7 +138,7 @@ def _row_path(rho, r01, r02, r03, r12, r13, r23):
 @jit
 def _block_factor(f, h, c00, c01, c10, c11):
     """Cross block [c] = [[1, 0], [f, sf]] m [[1, 0], [h, sh]]^T (m00 = c00), det m, and its squared singular values."""
-    sf, sh = max(complement(f), MIN_RESIDUAL_STD), max(complement(h), MIN_RESIDUAL_STD)
+    sf, sh = max(complement(f), ORTHANTS.min_residual_std), max(complement(h), ORTHANTS.min_residual_std)
     sign_f, sign_h = 1.0 if f >= 0.0 else -1.0, 1.0 if h >= 0.0 else -1.0
     gap_f, gap_h = sign_f * (1.0 - abs(f)), sign_h * (1.0 - abs(h))
     d10, d01 = c10 - sign_f * c00, c01 - sign_h * c00
@@ -163,9 +173,9 @@ def _block_path(rho, f, c00, c01, c10, c11, h):
     integral = block_integral(rho, c00, c01, c10, c11, m11, n01, n10, n11, det, L1, L2)
     P4 = _pair_orthant(f, sf) * _pair_orthant(h, sh) + integral / (4 * math.pi * math.pi)
     # fields = V (unit vectors), V = [[Lf, 0], [Lh m^T, Lh N]] with N N^T = 1 - m^T m; columns of the inverse of V
-    k11 = max(math.sqrt(max(1.0 - m00 * m00 - m10 * m10, 0.0)), MIN_RESIDUAL_STD)
+    k11 = max(math.sqrt(max(1.0 - m00 * m00 - m10 * m10, 0.0)), ORTHANTS.min_residual_std)
     k21 = -(m00 * m01 + m10 * m11) / k11
-    k22 = max(math.sqrt(max(1.0 - m01 * m01 - m11 * m11 - k21 * k21, 0.0)), MIN_RESIDUAL_STD)
+    k22 = max(math.sqrt(max(1.0 - m01 * m01 - m11 * m11 - k21 * k21, 0.0)), ORTHANTS.min_residual_std)
     i11, i22 = 1.0 / k11, 1.0 / k22
     i21 = -k21 * i11 * i22
     w00, w01 = i11 * m00, i11 * m10
@@ -207,15 +217,15 @@ def _choose_path(r01, r02, r03, r12, r13, r23):
         if rho > MIN_RHO.nodes_16:
             break
     largest = max(max(abs(r01), abs(r23)), max(max(abs(r02), abs(r13)), max(abs(r03), abs(r12))))
-    aligned = largest > ALIGNED_CORRELATION
+    aligned = largest > ORTHANTS.aligned_correlation
     if best > MIN_RHO.nodes_16 and not aligned:
         return path, best
     if aligned:
         best = 0.0
-    for block in range(FIRST_BLOCK_PATH, FIRST_BLOCK_PATH + 3):
+    for block in range(ORTHANTS.first_block_path, ORTHANTS.first_block_path + 3):
         q01, q02, q03, q12, q13, q23 = _relabel(block, r01, r02, r03, r12, r13, r23)
         rho = _block_rho(q01, q02, q03, q12, q13, q23)
-        if rho > best and (not aligned or max(abs(q01), abs(q23)) > ALIGNED_CORRELATION):
+        if rho > best and (not aligned or max(abs(q01), abs(q23)) > ORTHANTS.aligned_correlation):
             best, path = rho, block
     return path, best
 
@@ -225,7 +235,7 @@ def orthants(r01, r02, r03, r12, r13, r23):
     """P4, p01, p02, p03, p12, p13, p23 of four fields with these correlations."""
     path, rho = _choose_path(r01, r02, r03, r12, r13, r23)
     q01, q02, q03, q12, q13, q23 = _relabel(path, r01, r02, r03, r12, r13, r23)
-    if path < FIRST_BLOCK_PATH:
+    if path < ORTHANTS.first_block_path:
         P4, p01, p02, p03, p12, p13, p23 = _row_path(rho, q01, q02, q03, q12, q13, q23)
     else:
         P4, p01, p02, p03, p12, p13, p23 = _block_path(rho, q01, q02, q03, q12, q13, q23)

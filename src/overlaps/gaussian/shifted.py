@@ -28,7 +28,6 @@ class MaxCorrelation(NamedTuple):
 
 
 MAX_CORRELATION = MaxCorrelation()
-SMALLEST_VARIANCE = 1e-300  # replaces variances of zero in divisions
 
 
 @jit(inline=True)
@@ -159,7 +158,7 @@ def _steps(f, h, mu_a, mu_b, saa, sbb, sab):
     sa, sb = saa + (1.0 if f == ERF else 0.0), sbb + (1.0 if h == ERF else 0.0)
     da, Pa, ra = at_zero(mu_a, sa)
     db, Pb, rb = at_zero(mu_b, sb)
-    scale = math.sqrt(sa * sb)
+    scale, least = math.sqrt(sa * sb), 1e-300  # the latter replaces variances of zero in divisions
     if scale > 0.0:
         # all terms use the same r, because they cancel for parallel fields: to 1e-16 only if r is the same in all
         r = min(max(sab / scale, -MAX_CORRELATION.parallel), MAX_CORRELATION.parallel)
@@ -169,10 +168,10 @@ def _steps(f, h, mu_a, mu_b, saa, sbb, sab):
         ub, root_b, ua, root_a = _given_zero(x, y, r), rest * math.sqrt(sb), _given_zero(y, x, r), rest * math.sqrt(sa)
     else:
         P, covariance = Pa * Pb, 0.0
-        root_b, root_a = math.sqrt(max(sb, SMALLEST_VARIANCE)), math.sqrt(max(sa, SMALLEST_VARIANCE))
+        root_b, root_a = math.sqrt(max(sb, least)), math.sqrt(max(sa, least))
         ub, ua = mu_b / root_b, mu_a / root_a
     Qb, Qa, eb, ea = Phi(ub), Phi(ua), phi(ub), phi(ua)
-    ca, cb = sab / max(sa, SMALLEST_VARIANCE), sab / max(sb, SMALLEST_VARIANCE)
+    ca, cb = sab / max(sa, least), sab / max(sb, least)
     if f == ERF and h == ERF:
         return (
             (2 * Pa - 1) * (2 * Pb - 1) + 4 * covariance,

@@ -7,6 +7,7 @@ the largest value there or at smaller arguments, because Gaussian averages are d
 between two panels.  Bins are eighths of the octaves of |x|; their number is read off the bits of the float.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -59,6 +60,7 @@ class Interpolation(NamedTuple):
     at_checks: np.ndarray  # Chebyshev coefficients -> values at the checks
 
 
+@cache
 def _interpolation(n):
     nodes = np.cos(np.pi * (np.arange(n) + 0.5) / n)
     checks = np.array([-0.998, -0.93, -0.71, -0.31, 0.17, 0.55, 0.83, 0.97])
@@ -69,7 +71,6 @@ def _interpolation(n):
 
 FIT = FitOptions()
 LAYOUT = Layout()
-INTERPOLATION = _interpolation(LAYOUT.size)
 NO_TABLE = np.zeros(0)  # in place of a table, for functions with a code
 
 
@@ -181,7 +182,7 @@ def polynomial_table(coefficients):
 def tabulate(functions, name, tol=FIT.tol):
     """The table of g, g' and perhaps g'' to a relative error; ``ValueError`` if it does not reach [-9, 9]."""
     reach, left, error = 0.0, FIT.max_panels, 0.0
-    panels, first, nodes = [], LAYOUT.innermost, INTERPOLATION.nodes
+    panels, first, nodes = [], LAYOUT.innermost, _interpolation(LAYOUT.size).nodes
     with np.errstate(all="ignore"):  # the table ends where a function is not finite
         # a function that vanishes at zero as a difference of numbers of order one is accurate to their rounding only
         sizes = [np.nanmax(np.abs(f(nodes)), initial=0.0, where=np.isfinite(f(nodes))) for f in functions]
@@ -216,7 +217,7 @@ def tabulate(functions, name, tol=FIT.tol):
 def _halved(functions, ring, scale, max_panels, tol):
     """Panels (P, 2), coefficients (P, functions, size), error and scale on a ring of intervals; None on failure."""
     done, rows, worst, largest = [], [], 0.0, scale
-    n, (nodes, checks, to_chebyshev, to_powers, at_checks) = LAYOUT.size, INTERPOLATION
+    n, (nodes, checks, to_chebyshev, to_powers, at_checks) = LAYOUT.size, _interpolation(LAYOUT.size)
     while len(ring):
         middle, half = ring.mean(axis=1)[:, None], np.diff(ring) / 2
         x = middle + half * np.r_[nodes, checks]

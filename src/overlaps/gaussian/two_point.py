@@ -11,6 +11,7 @@ that it is called with, which makes nothing faster.
 """
 
 import math
+from math import pi
 
 import numpy as np
 
@@ -23,8 +24,7 @@ NUMERIC = -1  # a user function: its integrals are computed by quadrature, outsi
 # Determinant of two fields, relative to the product of their variances, below which it is rounding: the fields of signs
 # then count as parallel. Ten times larger, an angle of 1e-7 would count as none.
 PARALLEL_TOL = 1e-15
-PI = math.pi
-SQRT_2PI = math.sqrt(2 * math.pi)
+SQRT_2PI = math.sqrt(2 * pi)
 
 
 @jit(inline=True)
@@ -51,7 +51,7 @@ def value(code, x):
 def slope(code, x):
     """g'(x), where relu'(0) = 0 and sign'(x) = 0 everywhere."""
     if code == ERF:
-        return math.sqrt(2 / PI) * math.exp(-0.5 * x * x)
+        return math.sqrt(2 / pi) * math.exp(-0.5 * x * x)
     if code == RELU:
         return 1.0 if x > 0.0 else 0.0
     if code == QUADRATIC:
@@ -67,23 +67,23 @@ def _erf_erf(saa, sbb, sab):
     # bracket is not clipped at 0, to keep the closure differentiable where fields coincide.
     al, bl = 1.0 + saa, 1.0 + sbb
     root = math.sqrt(1.0 + saa + sbb + (saa * sbb - sab * sab))
-    c = 2 / (PI * root)
+    c = 2 / (pi * root)
     if 2.0 * abs(sab) <= min(al, bl):
         x = sab / math.sqrt(al * bl)
         angle = x * p(x * x)  # the arcsine, without a call to the C library
     else:
         angle = math.atan2(sab, root)
-    return 2 / PI * angle, c, -c * sab / al, -c * sab / bl
+    return 2 / pi * angle, c, -c * sab / al, -c * sab / bl
 
 
 @jit(inline=True)
 def _relu_relu(saa, sbb, sab):
     # Arc-cosine kernels, Cho and Saul (2009); relu'' is a delta function.  A field of zero variance contributes 0.
     s = math.sqrt(max(saa * sbb - sab * sab, 0.0))
-    angle = PI - math.atan2(s, sab)
-    daa = s / (2 * PI * saa) if saa > 0.0 else 0.0
-    dbb = s / (2 * PI * sbb) if sbb > 0.0 else 0.0
-    return (s + sab * angle) / (2 * PI), angle / (2 * PI), daa, dbb
+    angle = pi - math.atan2(s, sab)
+    daa = s / (2 * pi * saa) if saa > 0.0 else 0.0
+    dbb = s / (2 * pi * sbb) if sbb > 0.0 else 0.0
+    return (s + sab * angle) / (2 * pi), angle / (2 * pi), daa, dbb
 
 
 @jit(inline=True)
@@ -92,15 +92,15 @@ def _sign(h, saa, sbb, sab):
     if h == QUADRATIC:
         return 0.0, 0.0, 0.0, 0.0
     if h < ERF:  # see erf in ``_ordered``
-        c = (1.0 if h == LINEAR else 0.5) * math.sqrt(2 / (PI * saa))
+        c = (1.0 if h == LINEAR else 0.5) * math.sqrt(2 / (pi * saa))
         return c * sab, c, -c * sab / saa, 0.0
     bl = 1.0 + sbb if h == ERF else sbb
     det = (saa if h == ERF else 0.0) + (saa * sbb - sab * sab)
     if det <= PARALLEL_TOL * saa * bl:  # signs of parallel fields do not change
         return math.copysign(1.0, sab), 0.0, 0.0, 0.0
     root = math.sqrt(det)
-    c = 2 / (PI * root)
-    return 2 / PI * math.atan2(sab, root), c, -c * sab / saa, -c * sab / bl
+    c = 2 / (pi * root)
+    return 2 / pi * math.atan2(sab, root), c, -c * sab / saa, -c * sab / bl
 
 
 @jit(inline=True)
@@ -115,7 +115,7 @@ def _ordered(f, h, saa, sbb, sab):
             return 0.0, 0.0, 0.0, 0.0
         # The odd part of relu is x / 2, so relu acts as half a linear function; E[erf(a) delta(b)] = 0 by symmetry.
         al = 1.0 + saa
-        c = (1.0 if h == LINEAR else 0.5) * math.sqrt(2 / (PI * al))
+        c = (1.0 if h == LINEAR else 0.5) * math.sqrt(2 / (pi * al))
         return c * sab, c, -c * sab / al, 0.0
     if f == RELU:
         if h == RELU:
@@ -152,25 +152,25 @@ def _ordered_derivatives(f, h, saa, sbb, sab):
     """The table of :func:`two_point_derivatives` for code f >= code h."""
     if f == SIGN and h == ERF:
         be, lam = 1.0 + sbb, saa + (saa * sbb - sab * sab)
-        c = 2 / (PI * lam * math.sqrt(lam))
+        c = 2 / (pi * lam * math.sqrt(lam))
         return c * sab, -c * be, -c * saa, c * sab * (2 * lam / saa + be) / saa, c * sab * (2 * lam / be + saa) / be
     if f == SIGN and h == LINEAR:
-        c = math.sqrt(2 / (PI * saa)) / saa
+        c = math.sqrt(2 / (pi * saa)) / saa
         return 0.0, -c, 0.0, 3 * c * sab / saa, 0.0
     if f == ERF:
         al = 1.0 + saa
         if h == ERF:
             be = 1.0 + sbb
             lam = 1.0 + saa + sbb + (saa * sbb - sab * sab)
-            c = 2 / (PI * lam * math.sqrt(lam))
+            c = 2 / (pi * lam * math.sqrt(lam))
             return c * sab, -c * be, -c * al, c * sab * (2 * lam / al + be) / al, c * sab * (2 * lam / be + al) / be
         if h == QUADRATIC:
             return 0.0, 0.0, 0.0, 0.0, 0.0
-        c = (1.0 if h == LINEAR else 0.5) * math.sqrt(2 / (PI * al)) / al  # relu acts as half a linear function
+        c = (1.0 if h == LINEAR else 0.5) * math.sqrt(2 / (pi * al)) / al  # relu acts as half a linear function
         return 0.0, -c, 0.0, 3 * c * sab / al, 0.0
     if f == RELU and h == RELU:
         s = math.sqrt(max(saa * sbb - sab * sab, 0.0))
-        c = 1 / (2 * PI * s)
+        c = 1 / (2 * pi * s)
         maa = c * (sbb - 2 * s * s / saa) / saa
         return c, -c * sab / saa, -c * sab / sbb, maa, c * (saa - 2 * s * s / sbb) / sbb
     if f == RELU and h == QUADRATIC and saa > 0.0:

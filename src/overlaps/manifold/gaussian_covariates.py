@@ -13,10 +13,6 @@ from ..models.spectrum import Spectrum, block_edges
 from .covariates import checked_blocks
 from .ensemble import CovariatesEnsemble
 
-# A joint covariance with a lowest eigenvalue below minus this, relative to its trace, is an error. Rounding is far
-# smaller; twice the value accepts twice as negative matrices.
-PSD_TOL = 1e-9
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GaussianCovariates(Model):
@@ -166,13 +162,16 @@ def gaussian_covariates(
     return model, model.start
 
 
-def _check_joint(Omega, Phi, Psi):
-    """Raise an error if the joint matrix is no covariance."""
+def _check_joint(Omega, Phi, Psi, *, tol=1e-9):
+    """Raise an error if the joint matrix has an eigenvalue below -``tol``, relative to its trace.
+
+    Rounding is far smaller; twice the value accepts twice as negative matrices.
+    """
     check.symmetric("Omega", Omega)
     check.symmetric("Psi", Psi)
     joint = np.block([[Omega, Phi], [Phi.T, Psi]])
     lowest = np.linalg.eigvalsh(joint)[0]
-    if lowest < -PSD_TOL * np.trace(joint):
+    if lowest < -tol * np.trace(joint):
         raise ValueError(
             f"[[Omega, Phi], [Phi^T, Psi]] is not positive semi-definite: its lowest eigenvalue is {lowest:.3g}. The "
             "three are covariances of one pair (x, c); expected them from the same samples (covariates.from_data)."

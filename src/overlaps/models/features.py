@@ -84,74 +84,83 @@ FEATURES = {
     "certify": _option("certify=True", "certify", False),
 }
 
-# Names of functions, and of methods that support less than their function.
+# Methods that support less than their functions.
 METHODS = "method = 'structured'", "method = 'exponential'"
-_LINEAR = "theory.linear.reduce", "theory.linear.multi_pass"
-_STATIONARY, _PLATEAU_STATE = "theory.stationary_points", "theory.plateau.plateau_state"
-_HIERARCHY = "theory.cayley_hamilton.solve"
-_FIXED_POINTS = "linearise", "fixed_point", "critical_eta"
+
+
+class FunctionGroups(NamedTuple):
+    """Names of functions and of ``METHODS``, by a property that they share."""
+
+    fixed_points: tuple[str, ...] = "linearise", "fixed_point", "critical_eta"
+    finite_N: tuple[str, ...] = "fluctuations", "theory.escape"  # for SGD at finite N
+    autonomous: tuple[str, ...] = "plateaus", *finite_N  # for equations that do not change with time
+    linear: tuple[str, ...] = "theory.linear.reduce", "theory.linear.multi_pass"
+    theory: tuple[str, ...] = (
+        "theory.stationary_points", "theory.plateau.plateau_state", "theory.cayley_hamilton.solve", *linear,
+    )  # fmt: skip
+    # They take the model of a single task, neither mixed nor in stages.
+    single_task: tuple[str, ...] = (
+        "solve_many", "closure", "field_average", *fixed_points, "plateau", "theory.escape", "hessian", "compress",
+        *theory,
+    )  # fmt: skip
+    # They take options that are features; they take schedules, or results with one.
+    options: tuple[str, ...] = "solve", "solve_many", *METHODS, *autonomous
+    schedules: tuple[str, ...] = *options, "simulate", "method = 'reduced'", "field_average", "hessian"
+
+
+GROUPS = FunctionGroups()
+# All functions, and the methods that support less than their function.
 FUNCTIONS = (
-    "solve", "solve_many", *METHODS, "simulate", "method = 'reduced'", "closure", "field_average", *_FIXED_POINTS,
-    "plateaus", "plateau", "fluctuations", "theory.escape", "hessian", "optimal_schedule", "compress", _STATIONARY,
-    _PLATEAU_STATE, _HIERARCHY, *_LINEAR,
+    "solve", "solve_many", *METHODS, "simulate", "method = 'reduced'", "closure", "field_average",
+    *GROUPS.fixed_points, "plateaus", "plateau", "fluctuations", "theory.escape", "hessian", "optimal_schedule",
+    "compress", *GROUPS.theory,
 )  # fmt: skip
-# Functions that take the model of a single task, neither mixed nor in stages.
-_SINGLE_TASK = (
-    "solve_many", "closure", "field_average", *_FIXED_POINTS, "plateau", "theory.escape", "hessian", "compress",
-    _STATIONARY, _PLATEAU_STATE, _HIERARCHY, *_LINEAR,
-)  # fmt: skip
-# Functions for SGD at finite N; functions for equations that do not change with time.
-_FINITE_N = "fluctuations", "theory.escape"
-_AUTONOMOUS = "plateaus", "fluctuations", "theory.escape"
 
 # Functions and other features that do not support a feature.
 REFUSED: dict[str, tuple[str, ...]] = {
     "noise": ("rule", "late"),
-    "decay": ("sphere", "late", _LINEAR[0]),
-    "batches": _LINEAR[:1],
-    "flow": ("critical_eta", *_FINITE_N),
+    "decay": ("sphere", "late", "theory.linear.reduce"),
+    "batches": ("theory.linear.reduce",),
+    "flow": ("critical_eta", *GROUPS.finite_N),
     "sphere": (
-        "classes", "Mixed", "low_rank", "distilled", "late", *METHODS, *_FINITE_N, "optimal_schedule", _PLATEAU_STATE,
-        _HIERARCHY, *_LINEAR,
+        "classes", "Mixed", "low_rank", "distilled", "late", *METHODS, *GROUPS.finite_N, "optimal_schedule",
+        *GROUPS.theory[1:],
     ),
     "drift": (
-        "classes", "latents", "Mixed", "distilled", "low_rank", "late", "method = 'reduced'", *_FINITE_N,
-        _PLATEAU_STATE, *_LINEAR,
+        "classes", "latents", "Mixed", "distilled", "low_rank", "late", "method = 'reduced'", *GROUPS.finite_N,
+        "theory.plateau.plateau_state", *GROUPS.linear,
     ),
-    "trained_v": ("low_rank", "late", _PLATEAU_STATE, *_LINEAR),
-    "several": (_STATIONARY,),
+    "trained_v": ("low_rank", "late", "theory.plateau.plateau_state", *GROUPS.linear),
+    "several": ("theory.stationary_points",),
     "rule": (
         "classes", "latents", "Mixed", "low_rank", "distilled", "late", METHODS[1], "hessian", "optimal_schedule",
-        _STATIONARY, _PLATEAU_STATE, _HIERARCHY, *_LINEAR,
+        *GROUPS.theory,
     ),
     "tokens_by_block": ("s(alpha)", "sums", "closure", *METHODS, "fluctuations", "compress"),
     "classes": (
-        "Mixed", "low_rank", "distilled", "Stages", "s(alpha)", "late", "sums", "field_average", *_FINITE_N, "hessian",
-        "optimal_schedule", _STATIONARY, _PLATEAU_STATE, _HIERARCHY, *_LINEAR,
+        "Mixed", "low_rank", "distilled", "Stages", "s(alpha)", "late", "sums", "field_average", *GROUPS.finite_N,
+        "hessian", "optimal_schedule", *GROUPS.theory,
     ),
     "ratios": ("latents", *METHODS, "compress"),
-    "latents": ("Mixed", "low_rank", "distilled", "s(alpha)", "late", *_FINITE_N, _PLATEAU_STATE, _HIERARCHY, *_LINEAR),
+    "latents": ("Mixed", "low_rank", "distilled", "s(alpha)", "late", *GROUPS.finite_N, *GROUPS.theory[1:]),
     "kinked": ("late",),
     "distilled": ("late",),
-    "Mixed": ("low_rank", "late", "sums", "certify", "plateaus", *_SINGLE_TASK),
+    "Mixed": ("low_rank", "late", "sums", "certify", "plateaus", *GROUPS.single_task),
     "low_rank": (
-        "Stages", "late", "sums", "certify", *METHODS, "plateaus", "fluctuations", "optimal_schedule", *_SINGLE_TASK,
+        "Stages", "late", "sums", "certify", *METHODS, "plateaus", "fluctuations", "optimal_schedule",
+        *GROUPS.single_task,
     ),
-    "Stages": ("late", "sums", "certify", "fluctuations", *_SINGLE_TASK),
-    "eta(alpha)": _AUTONOMOUS,
-    "eta_v(alpha)": _AUTONOMOUS,
-    "noise(alpha)": ("late", *_AUTONOMOUS),
-    "weight_decay(alpha)": ("late", *_AUTONOMOUS),
-    "batch_size(alpha)": _AUTONOMOUS,
-    "s(alpha)": ("late", "sums", "solve_many", *METHODS, "hessian", *_AUTONOMOUS),
+    "Stages": ("late", "sums", "certify", "fluctuations", *GROUPS.single_task),
+    "eta(alpha)": GROUPS.autonomous,
+    "eta_v(alpha)": GROUPS.autonomous,
+    "noise(alpha)": ("late", *GROUPS.autonomous),
+    "weight_decay(alpha)": ("late", *GROUPS.autonomous),
+    "batch_size(alpha)": GROUPS.autonomous,
+    "s(alpha)": ("late", "sums", "solve_many", *METHODS, "hessian", *GROUPS.autonomous),
     "late": ("sums", "solve_many"),
-    "sums": ("plateaus", *_FINITE_N),
+    "sums": ("plateaus", *GROUPS.finite_N),
     "certify": ("solve_many",),
 }  # fmt: skip
-_HINT_AUTONOMOUS = (
-    "Fixed points move with it; solve without. A model with the numbers of a constant schedule has the same curve: "
-    "dataclasses.replace(model, eta=...)."
-)
 # Features that a feature includes.
 IMPLIED = {
     "overlaps": ("rule",),
@@ -161,10 +170,6 @@ IMPLIED = {
     "blind": ("several",),
     "heads": ("Mixed",),
 }
-# Features that are options of a call; functions with such options; functions that take schedules, or results with one.
-_OPTIONS = "late", "sums", "stop", "certify"
-_WITH_OPTIONS = "solve", "solve_many", *METHODS, *_AUTONOMOUS
-_WITH_SCHEDULES = *_WITH_OPTIONS, "simulate", "method = 'reduced'", "field_average", "hessian"
 # Reason or advice for a pair of features, or of a feature and a function, at the end of the message.
 HINTS = {
     ("decay", "sphere"): "The projection cancels it at every step; expected weight_decay = 0, or (0, kappa_v).",
@@ -175,20 +180,20 @@ HINTS = {
     ("trained_v", "low_rank"): "Expected eta_v = 0; the amplitudes are trained instead.",
     ("sums", "late"): "late=True needs the overlaps of every block.",
     ("tokens_by_block", "closure"): "The closure depends on the overlaps of each block; use ov.solve.",
-    ("several", _STATIONARY): "Expected L = 1; elsewhere ov.fixed_point from guesses, such as slow records of a curve.",
+    ("several", "theory.stationary_points"): (
+        "Expected L = 1; elsewhere ov.fixed_point from guesses, such as slow records of a curve."
+    ),
     ("flow", "critical_eta"): "The stability of a gradient flow does not depend on eta.",
     ("low_rank", METHODS[0]): "Try 'DOP853', or 'LSODA' of SciPy.",
     ("s(alpha)", "hessian"): "hessian(model, traj[i]) is that of a record at the eigenvalues of the model.",
-    **{(name, x): _HINT_AUTONOMOUS for name in FEATURES if name.endswith("(alpha)") for x in _AUTONOMOUS},
-    **{("sums", x): "Solve with blocks=True, or record the time that matters." for x in _AUTONOMOUS},
+    **dict.fromkeys(
+        product((name for name in FEATURES if name.endswith("(alpha)")), GROUPS.autonomous),
+        "Fixed points move with it; solve without. A model with the numbers of a constant schedule has the same curve: "
+        "dataclasses.replace(model, eta=...).",
+    ),
+    **{("sums", x): "Solve with blocks=True, or record the time that matters." for x in GROUPS.autonomous},
     **{(name, "late"): "late=True expects perfect learning: docs/integration.md, 'Late times'." for name in REFUSED},
 }
-# Advice for a function without a hint of its own.
-_ALTERNATIVES = (
-    dict.fromkeys(METHODS, "Try 'DOP853', or 'LSODA' of SciPy.")
-    | dict.fromkeys(_FINITE_N, "Simulate: ov.simulate(model, N=, alpha=, rng=, runs=).")
-    | {"method = 'reduced'": "Try 'direct'.", "solve_many": "Call ov.solve, or ov.sweep over it."}
-)
 
 
 def problems(model: Any, schedule: Any = None, **options: Any) -> list[Problem]:
@@ -215,9 +220,9 @@ def supported(name: str, who: str) -> bool:
 
 def applies(name: str, who: str) -> bool:
     """Whether a function can meet a feature: schedules and options occur only in functions that take them."""
-    if name in _OPTIONS:
-        return who in _WITH_OPTIONS
-    return who in _WITH_SCHEDULES or not name.endswith("(alpha)")
+    if name in ("late", "sums", "stop", "certify"):
+        return who in GROUPS.options
+    return who in GROUPS.schedules or not name.endswith("(alpha)")
 
 
 def check_features(who: str | None, model: Any, schedule: Any = None, *, name: str = "model", **options: Any) -> Any:
@@ -241,7 +246,12 @@ def check_features(who: str | None, model: Any, schedule: Any = None, *, name: s
 def _message(feature, other, subject, found):
     """Message of the error: ``other``, a function or a feature, does not support ``feature``."""
     words = FEATURES[feature].words
-    hint = HINTS.get((feature, other)) or HINTS.get((other, feature)) or _ALTERNATIVES.get(other, "")
+    alternatives = (  # for a function without a hint of its own
+        dict.fromkeys(METHODS, "Try 'DOP853', or 'LSODA' of SciPy.")
+        | dict.fromkeys(GROUPS.finite_N, "Simulate: ov.simulate(model, N=, alpha=, rng=, runs=).")
+        | {"method = 'reduced'": "Try 'direct'.", "solve_many": "Call ov.solve, or ov.sweep over it."}
+    )
+    hint = HINTS.get((feature, other)) or HINTS.get((other, feature)) or alternatives.get(other, "")
     if other in FEATURES:
         hint = hint or "Expected one without the other."
         return f"{words} with {FEATURES[other].words} is not supported: {subject}. {hint}"

@@ -12,9 +12,6 @@ from .schedule import N_CHECKED_TIMES, Schedule
 from .start import checked_start
 from .state import State
 
-# Largest deviation of the sum of shares from 1, that of thirds written with 12 digits.
-SHARE_SUM_TOL = 1e-12
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Mixed(Immutable):
@@ -157,8 +154,9 @@ class Mixed(Immutable):
     def probe(self, begin: float, end: float) -> None:
         """Raise ``ValueError`` if shares are no probabilities at a time in [begin, end]."""
         times = np.unique(np.r_[np.linspace(begin, end, N_CHECKED_TIMES), self.knots])
-        shares = self.at(times)
-        bad = ~((shares.min(axis=0) >= 0) & (np.abs(shares.sum(axis=0) - 1) <= SHARE_SUM_TOL))
+        # largest deviation of the sum of shares from 1, that of thirds written with 12 digits
+        shares, tol = self.at(times), 1e-12
+        bad = ~((shares.min(axis=0) >= 0) & (np.abs(shares.sum(axis=0) - 1) <= tol))
         if np.any(bad):
             where = int(np.argmax(bad))
             raise ValueError(

@@ -12,10 +12,6 @@ from . import _schedule
 
 # Numbers of a model that a schedule may multiply, in the order of the channels of compiled code; "s" is allowed, too.
 NAMES = "eta", "eta_v", "noise", "weight_decay", "batch_size"
-# Kinds with one value at each knot.
-KINDS = "constant", "linear", "cosine"
-# Numbers of knots and values of the kinds that class methods construct; None if these are given otherwise.
-OTHER_KINDS: dict[str, Any] = {"power": (1, 2), "polynomial": (2, 3), "product": None, "function": None}
 # Times at which factors are checked before a run, besides knots and ends. Halved, narrower invalid values are missed.
 N_CHECKED_TIMES = 200
 
@@ -73,11 +69,12 @@ class Schedule(Immutable):
         check.kind("factors", self.factors, tuple | list, "of a product, which a * b makes")
         knots = check.array("knots", self.knots, ("n",))
         values = check.array("values", self.values, ("n",))
-        if not isinstance(self.kind, str) or self.kind not in OTHER_KINDS or not self._is_complete(knots, values):
-            check.choice("kind", self.kind, KINDS, "Schedule.power, .polynomial, .from_function and * make others.")
+        by_knot = "constant", "linear", "cosine"  # kinds with one value at each knot
+        if not isinstance(self.kind, str) or not self._is_complete(knots, values):
+            check.choice("kind", self.kind, by_knot, "Schedule.power, .polynomial, .from_function and * make others.")
         if np.any(np.diff(knots) <= 0):
             raise check.refused("knots", knots.tolist(), "increasing times.")
-        if self.kind in KINDS:
+        if self.kind in by_knot:
             if values.size != knots.size or not knots.size:
                 raise ValueError(f"values has {values.size} entries; expected one for each of the {knots.size} knots.")
             if values.min() < 0:
@@ -90,8 +87,9 @@ class Schedule(Immutable):
             return len(self.factors) > 1 and all(isinstance(f, Schedule) for f in self.factors)
         if self.kind == "function":
             return callable(self.function)
+        sizes = {"power": (1, 2), "polynomial": (2, 3)}  # numbers of knots and values
         least = [-np.inf, np.nextafter(0, 1)] if self.kind == "power" else [0, 0, 0]
-        return (knots.size, values.size) == OTHER_KINDS[self.kind] and bool(np.all(values >= least))
+        return (knots.size, values.size) == sizes.get(self.kind) and bool(np.all(values >= least))
 
     @classmethod
     def constant(cls, value: float = 1.0) -> "Schedule":

@@ -9,22 +9,30 @@ Sherman-Morrison solves, O(L), for any ratio of the eigenvalues; its adjoint is 
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from .._base.jit import jit
 from ..flow import copy
 
-GAMMA = 1 - 1 / math.sqrt(2)
-STAGE_WEIGHT = (1 - GAMMA) / GAMMA  # the second stage starts from (1 - STAGE_WEIGHT) m + STAGE_WEIGHT Y_1
+
+class StageCoefficients(NamedTuple):
+    """Coefficients of the two stages of a step."""
+
+    gamma: float = 1 - 1 / math.sqrt(2)
+    stage_weight: float = (1 - gamma) / gamma  # the second stage starts from (1 - stage_weight) m + stage_weight Y_1
+
+
+SDIRK2 = StageCoefficients()
 
 
 @jit
 def solve(s, p, rate, second, h, transposed, x, scratch):
-    """Solve (1 - GAMMA h J) y = x in place, or with the transpose of J; second = (u eta)^2 / b."""
-    top, bottom, c = 0.0, 1.0, GAMMA * h * second
+    """Solve (1 - gamma h J) y = x in place, or with the transpose of J; second = (u eta)^2 / b."""
+    top, bottom, c = 0.0, 1.0, SDIRK2.gamma * h * second
     for l in range(s.size):
-        inverse = 1.0 / (1.0 + 2 * GAMMA * h * rate * s[l])
+        inverse = 1.0 / (1.0 + 2 * SDIRK2.gamma * h * rate * s[l])
         scratch[l] = inverse * (s[l] if transposed else s[l] * p[l])
         x[l] *= inverse
         top += x[l] * (s[l] * p[l] if transposed else s[l])
@@ -37,7 +45,7 @@ def solve(s, p, rate, second, h, transposed, x, scratch):
 @jit
 def stage(step, i, per, first, last, eta):
     """(Relative position of stage i of a step in its interval, the rate there)."""
-    position = (step + (GAMMA if i == 0 else 1.0)) / per
+    position = (step + (SDIRK2.gamma if i == 0 else 1.0)) / per
     return position, eta * (first + position * (last - first))
 
 
@@ -45,8 +53,8 @@ def stage(step, i, per, first, last, eta):
 def advance(s, p, rate, second, noise2, h, i, m, y, scratch):
     """Stage i of a step from m, in place of y; for the second stage y is the first stage."""
     for l in range(s.size):
-        y[l] = m[l] if i == 0 else (1 - STAGE_WEIGHT) * m[l] + STAGE_WEIGHT * y[l]
-        y[l] += GAMMA * h * second * noise2 * s[l] * p[l]
+        y[l] = m[l] if i == 0 else (1 - SDIRK2.stage_weight) * m[l] + SDIRK2.stage_weight * y[l]
+        y[l] += SDIRK2.gamma * h * second * noise2 * s[l] * p[l]
     solve(s, p, rate, second, h, False, y, scratch)
 
 
@@ -62,7 +70,7 @@ def forward(constants, knots, u, per, states, values):
             for i in range(2):
                 position, rate = stage(step, i, per[k], u[k], u[k + 1], eta)
                 advance(s, p, rate, weight * rate**2, noise2, h, i, m, y, scratch)
-                values[1] += h * ((1 - GAMMA) if i == 0 else GAMMA) * np.sum(s * y) / 2
+                values[1] += h * ((1 - SDIRK2.gamma) if i == 0 else SDIRK2.gamma) * np.sum(s * y) / 2
             copy(y, m)
         copy(m, states[k + 1])
     values[0] = np.sum(s * m) / 2
@@ -89,13 +97,13 @@ def backward(constants, knots, u, per, states, final, mean, gradient):
             before = np.zeros(s.size)
             for i in range(1, -1, -1):
                 position, rate = stage(step, i, per[k], u[k], u[k + 1], eta)
-                weight_of_eps = mean * h * ((1 - GAMMA) if i == 0 else GAMMA) / 2
+                weight_of_eps = mean * h * ((1 - SDIRK2.gamma) if i == 0 else SDIRK2.gamma) / 2
                 for l in range(s.size):
-                    mu[l] = (lam[l] if i == 1 else STAGE_WEIGHT * mu[l]) + weight_of_eps * s[l]
+                    mu[l] = (lam[l] if i == 1 else SDIRK2.stage_weight * mu[l]) + weight_of_eps * s[l]
                 solve(s, p, rate, weight * rate**2, h, True, mu, scratch)
-                before += (1 - STAGE_WEIGHT) * mu if i == 1 else mu
+                before += (1 - SDIRK2.stage_weight) * mu if i == 1 else mu
                 y = Y[step, i]
                 slope = -2 * np.sum(mu * s * y) + 2 * weight * rate * np.sum(mu * s * p) * (np.sum(s * y) + noise2)
-                gradient[k] += (1 - position) * eta * GAMMA * h * slope
-                gradient[k + 1] += position * eta * GAMMA * h * slope
+                gradient[k] += (1 - position) * eta * SDIRK2.gamma * h * slope
+                gradient[k + 1] += position * eta * SDIRK2.gamma * h * slope
             lam = before

@@ -33,10 +33,11 @@ class GridOptions(NamedTuple):
     # Mean number of explicit steps in an interval above which linear students use implicit steps, which then take a
     # fourth of the time or less.
     max_explicit_steps: float = 12
+    # Multiples of the number of implicit steps, and weights that cancel the second-order error.
+    richardson: tuple[tuple[int, float], ...] = ((1, -1 / 3), (2, 4 / 3))
 
 
 GRID = GridOptions()
-RICHARDSON = (1, -1 / 3), (2, 4 / 3)  # multiples of the number of steps, and weights that cancel the second-order error
 
 
 class Segment:
@@ -117,9 +118,9 @@ class LinearSegment:
 
     def forward(self, y, u, per):
         """Overlaps m on the grid, with ``per`` and twice as many steps, and (eps_g at the end, its integral)."""
-        runs = [np.empty((self.grid.size, self.m.size)) for _ in RICHARDSON]
+        runs = [np.empty((self.grid.size, self.m.size)) for _ in GRID.richardson]
         values = np.zeros(2)
-        for (multiple, coefficient), states in zip(RICHARDSON, runs, strict=True):
+        for (multiple, coefficient), states in zip(GRID.richardson, runs, strict=True):
             ends, states[0] = np.empty(2), self.m
             _implicit.forward(self.constants, self.grid, u, multiple * per, states, ends)
             values += coefficient * ends
@@ -128,7 +129,7 @@ class LinearSegment:
     def backward(self, states, u, per, final, weight, lam):
         """Gradient by u at the knots."""
         gradient = np.zeros(self.grid.size)
-        for (multiple, coefficient), run in zip(RICHARDSON, states, strict=True):
+        for (multiple, coefficient), run in zip(GRID.richardson, states, strict=True):
             term = np.empty(self.grid.size)
             _implicit.backward(self.constants, self.grid, u, multiple * per, run, final, weight, term)
             gradient += coefficient * term

@@ -21,8 +21,6 @@ from .steps import check_batches, first_step
 
 __all__ = ["simulate"]
 
-INTERVAL_STEPS = 200  # equidistant steps between the records of an interval; more cost memory and little time
-
 
 class RunOptions(TypedDict, total=False):
     """Keywords of ``simulate`` for all models, for type checkers."""
@@ -257,8 +255,11 @@ def _simulate_stages(stages, N, alpha, rng, start, schedule, options):
     return StagedEnsemble(model=stages, alpha=shown_times(ensembles, requested), parts=tuple(ensembles))
 
 
-def recorded_steps(alpha, N, begin=0.0):
-    """(steps before the start, further steps to record) for an interval or an array of times."""
+def recorded_steps(alpha, N, begin=0.0, *, intervals=200):
+    """(steps before the start, further steps to record) for an interval or an array of times.
+
+    Records of an interval are equidistant: more ``intervals`` between them cost memory and little time.
+    """
     times, interval = output_times(alpha, begin)
     if times[-1] * N > check.MAX_INTEGER:
         raise ValueError(
@@ -266,7 +267,7 @@ def recorded_steps(alpha, N, begin=0.0):
         )
     first = np.rint(begin * N).astype(np.int64)
     if interval:
-        grid = np.linspace(times[0], times[1], INTERVAL_STEPS + 1)
+        grid = np.linspace(times[0], times[1], intervals + 1)
         return first, np.unique(np.rint(grid * N).astype(np.int64)) - first
     steps = np.rint((times if np.ravel(alpha)[0] == begin else times[1:]) * N).astype(np.int64) - first
     if np.any(np.diff(steps) <= 0):
