@@ -260,7 +260,7 @@ def _simulate_stages(stages, N, alpha, rng, start, schedule, options):
 def recorded_steps(alpha, N, begin=0.0):
     """(steps before the start, further steps to record) for an interval or an array of times."""
     times, interval = output_times(alpha, begin)
-    if times[-1] * N > check.MAX_INTEGER:
+    if times[-1] * N > check.LIMITS.max_integer:
         raise ValueError(
             f"alpha = {times[-1]:g} at N = {N:g} takes {times[-1] * N:.3g} steps; expected less than 2^63 = 9.2e18."
         )
