@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from overlaps.activations import _first_order, _relu_derivatives, kernels
-from overlaps.activations.bound import SIXTH_ORDER, LearningNumbers, central_differences
+from overlaps.activations.bound import DERIVATIVES, LearningNumbers, central_differences
 from overlaps.activations.sums import PiecewiseLinearClosure
 from overlaps.gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU, two_point, two_point_derivatives
 
@@ -117,7 +117,7 @@ def test_piecewise_linear_units(student, teacher, rng):
         h = 0.02 * np.linalg.eigvalsh(S)[0]
         exact, arrays = of_pieces(student, teacher, S, w, K)
         places = [(u[1], u[2] if u[0] == "S" else None) for u in unknowns(K, M)]
-        difference = central_differences(arrays, S, w, places, (h, h), SIXTH_ORDER)
+        difference = central_differences(arrays, S, w, places, (h, h), DERIVATIVES.sixth_order)
         for i, x in zip((0, 1, 2, 3), exact, strict=True):  # errors as above
             np.testing.assert_allclose(x, difference[i], rtol=0, atol=1e-9 * (1 + np.abs(x).max()), err_msg=f"K={K}")
 

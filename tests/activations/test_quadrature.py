@@ -10,7 +10,7 @@ from overlaps import activations as act
 from overlaps.activations._erf import erf_closure
 from overlaps.activations._numeric import SOBOL, SobolMean, sobol_square
 from overlaps.activations._pairs import PAIR_SIZES, pair_square
-from overlaps.activations._quadrature import PLANE_NODES, Ladder, tables, tensor_square
+from overlaps.activations._quadrature import MODES, Ladder, tables, tensor_square
 from overlaps.activations.binding import bind_numeric
 from overlaps.activations.bound import LearningNumbers
 from overlaps.activations.sums import ScaledSum
@@ -300,7 +300,7 @@ def test_size_is_kept_along_an_integration():
         evaluate(f, np.array([[variance, 0.3], [0.3, 1.0]]), np.array([1.0, -1.0]), 1)
         sizes.append(f.nodes)
     assert sizes == sorted(sizes)
-    assert sizes[0] == PLANE_NODES[0] < sizes[-1]
+    assert sizes[0] == MODES.plane_nodes[0] < sizes[-1]
 
 
 def test_the_largest_size_can_be_tested_again():

@@ -43,7 +43,7 @@ def test_the_folder_is_the_users_alone_whatever_the_umask(named, umask):
     for made in (named, named / "overlaps", kernels(named)):
         assert stat.S_IMODE(made.stat().st_mode) == 0o700
     (file,) = kernel_cache.kernel_files()
-    assert not file.stat().st_mode & folders.OTHERS_WRITE
+    assert not file.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 @pytest.mark.parametrize("part", ["named", "overlaps", "kernels"])

@@ -186,7 +186,7 @@ def test_a_fingerprint_knows_the_shape_of_a_constant():
     assert prints[0] != prints[1] and prints[0] == prints[2]
 
 
-@pytest.mark.parametrize("knob", kernel_cache.SETTINGS)
+@pytest.mark.parametrize("knob", kernel_cache.CACHE.settings)
 def test_a_fingerprint_knows_what_changes_machine_code(knob, monkeypatch):
     before = kernel_cache.fingerprint(fresh((0.3, 1.7)))
     assert kernel_cache.fingerprint(fresh((0.3, 1.7))) == before
@@ -341,7 +341,7 @@ def test_a_stopped_process_is_waited_for_once(tmp_path, monkeypatch):
 
 def test_another_numba_keeps_its_own(folder, monkeypatch):
     answer()
-    monkeypatch.setattr(kernel_cache, "VERSIONS", "another")
+    monkeypatch.setattr(kernel_cache, "CACHE", kernel_cache.CACHE._replace(versions="another"))
     assert answer() == (6.5, False)
     assert len([*folder.iterdir()]) == 2
 

@@ -2,21 +2,29 @@
 
 import numbers
 from concurrent.futures import Executor
+from typing import NamedTuple
 
 import numpy as np
 
 from .immutable import Immutable
 
-# Variance of a student, relative to the teachers', below which its direction is undefined.
-ZERO_NORM = 1e-12
-# Largest magnitude of numbers that users pass: squares of larger ones overflow in the middle of a run.
-MAX_MAGNITUDE = 1e150
-MAX_INTEGER = 2**63 - 1  # largest integer of an array
-# Allowed negative eigenvalues, relative to the trace: overlaps printed with eight digits pass; a wrong sign or a
-# transpose fails.
-PSD_TOLERANCE = 1e-8
-# Asymmetry relative to the largest entry up to which the message suggests single precision as its cause.
-SINGLE_PRECISION_TOL = 1e-5
+
+class Limits(NamedTuple):
+    """Numbers that separate accepted input from refused input."""
+
+    # Variance of a student, relative to the teachers', below which its direction is undefined.
+    zero_norm: float = 1e-12
+    # Largest magnitude of numbers that users pass: squares of larger ones overflow in the middle of a run.
+    max_magnitude: float = 1e150
+    max_integer: int = 2**63 - 1  # largest integer of an array
+    # Allowed negative eigenvalues, relative to the trace: overlaps printed with eight digits pass; a wrong sign or a
+    # transpose fails.
+    psd_tol: float = 1e-8
+    # Asymmetry relative to the largest entry up to which the message suggests single precision as its cause.
+    single_precision_tol: float = 1e-5
+
+
+LIMITS = Limits()
 
 
 def shown(value):
@@ -54,12 +62,12 @@ def count(name, value, least=1):
     value = scalar(value)
     if not _is(value, numbers.Integral) or value < least:
         raise refused(name, value, f"an integer >= {least}.")
-    if value > MAX_INTEGER:
-        raise refused(name, value, f"an integer below 2^63 = {float(MAX_INTEGER):.2g}.")
+    if value > LIMITS.max_integer:
+        raise refused(name, value, f"an integer below 2^63 = {float(LIMITS.max_integer):.2g}.")
     return int(value)
 
 
-def number(name, value, *, above=-np.inf, least=-np.inf, most=np.inf, below=MAX_MAGNITUDE, hint=""):
+def number(name, value, *, above=-np.inf, least=-np.inf, most=np.inf, below=LIMITS.max_magnitude, hint=""):
     """A finite real number > ``above``, >= ``least``, <= ``most``, and of magnitude < ``below``."""
     value = scalar(value)
     try:
@@ -200,17 +208,16 @@ def array(name, value, shape, hint="", *, finite=True, filled=False):
         raise ValueError(f"{name} has shape {result.shape}; expected {expected}.{hint}")
     if filled and not result.size:
         raise ValueError(f"{name} has shape {result.shape}, no entries; expected {expected}.{hint}")
-    if finite and not np.all(np.abs(result) < MAX_MAGNITUDE):
-        wrong = "nan or inf" if not np.all(np.isfinite(result)) else "numbers that have no square"
-        expected = (
-            f"finite numbers of size below {MAX_MAGNITUDE:g}" if np.all(np.isfinite(result)) else "finite numbers"
-        )
+    if finite and not np.all(np.abs(result) < LIMITS.max_magnitude):
+        has_infinite = not np.all(np.isfinite(result))
+        wrong = "nan or inf" if has_infinite else "numbers that have no square"
+        expected = "finite numbers" + ("" if has_infinite else f" of size below {LIMITS.max_magnitude:g}")
         raise ValueError(f"{name} contains {wrong}; expected {expected}.{hint}")
     result.setflags(write=False)
     return result
 
 
-def times(name, value, below=MAX_MAGNITUDE):
+def times(name, value, below=LIMITS.max_magnitude):
     """Times >= 0 of any shape; inf is allowed."""
     result = floats(name, value, f"{name} >= 0")
     if not np.all(result >= 0):
@@ -225,11 +232,11 @@ def times(name, value, below=MAX_MAGNITUDE):
 def symmetric(name, value):
     """Matrices (..., n, n) equal to their transpose up to rounding."""
     gap, size = np.max(np.abs(value - np.swapaxes(value, -1, -2)), initial=0.0), np.max(np.abs(value), initial=0.0)
-    if gap > PSD_TOLERANCE * max(size, 1e-300):
+    if gap > LIMITS.psd_tol * max(size, 1e-300):
         cure = f" Rounded to float32? Average it with its transpose, ({name} + {name}.T) / 2."
         raise ValueError(
             f"{name} is not symmetric (largest difference {gap:.3g}); expected {name}_kj = {name}_jk."
-            + (cure if gap <= SINGLE_PRECISION_TOL * size else "")
+            + (cure if gap <= LIMITS.single_precision_tol * size else "")
         )
 
 
@@ -237,8 +244,8 @@ def positive_semidefinite(name, value, hint):
     """Matrices (..., n, n) without eigenvalue below -1e-8 times the trace."""
     lowest = np.linalg.eigvalsh(value)[..., 0]
     trace = np.trace(value, axis1=-2, axis2=-1)
-    worst = np.argmax(PSD_TOLERANCE * -trace - lowest)
-    if np.ravel(lowest)[worst] < -PSD_TOLERANCE * np.ravel(trace)[worst]:
+    worst = np.argmax(LIMITS.psd_tol * -trace - lowest)
+    if np.ravel(lowest)[worst] < -LIMITS.psd_tol * np.ravel(trace)[worst]:
         where = f" (block {worst})" if np.size(lowest) > 1 else ""
         raise ValueError(
             f"{name}{where} is not positive semi-definite: its lowest eigenvalue is {np.ravel(lowest)[worst]:.3g}. "

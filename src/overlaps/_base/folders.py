@@ -23,9 +23,7 @@ except ImportError:  # not a POSIX system: the folder is in the user's profile, 
     grp = pwd = None  # type: ignore[assignment]
 
 PACKAGE = __name__.partition(".")[0]
-OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH  # mode bits: users other than the owner may write
 UNWRITABLE = "no cache folder can be written"
-O_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
 @cache
@@ -95,7 +93,7 @@ def _is_own(status):
 
 def _only_owner_writes(status):
     """Whether only its owner may write it; a group with the owner as its only member counts as the owner."""
-    if not status.st_mode & OTHERS_WRITE:
+    if not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return True
     if status.st_mode & stat.S_IWOTH:
         return False
@@ -108,7 +106,7 @@ def _only_owner_writes(status):
 
 def read(path):
     """Bytes of a file of this user or root; FileNotFoundError for a file of another user, or a link."""
-    with open(os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | O_NOFOLLOW), "rb") as file:
+    with open(os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)), "rb") as file:
         status = os.fstat(file.fileno())
         if pwd is not None and not (_is_own(status) and _only_owner_writes(status)):
             raise FileNotFoundError(f"{path} can be written by others")
@@ -131,4 +129,4 @@ def write(path, data):
 
 def claim(path):
     """An open file for a lock; its contents do not change, and links are not followed."""
-    return open(os.open(path, os.O_CREAT | os.O_RDWR | O_NOFOLLOW, 0o600), "r+b", buffering=0)
+    return open(os.open(path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600), "r+b", buffering=0)

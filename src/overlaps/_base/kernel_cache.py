@@ -40,22 +40,29 @@ from .folders import PACKAGE, folder
 
 
 class CacheOptions(NamedTuple):
-    """Numbers of the cache."""
+    """Numbers and names of the cache."""
 
     digits: int = 24  # length of a fingerprint in the name of a file: 96 bits
     checksum_bytes: int = 32
     # Seconds that a process waits while another compiles the same kernel. Smaller: both compile; larger: a suspended
     # process makes others wait. After one timeout a process waits no more, because it needs many kernels.
     lock_timeout: float = 60
+    # With the ABI flags, because Python without its global lock has another layout of objects.
+    versions: str = " ".join(
+        (
+            numba.__version__,
+            llvmlite.__version__,
+            np.__version__,
+            f"{sys.version_info[:2]}{getattr(sys, 'abiflags', '')}",
+        )
+    )
+    # Settings of numba that change machine code: code for SVML calls functions that another process may not have.
+    settings: tuple = "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX", "BOUNDSCHECK", "USING_SVML"
+    # Packages whose names never change their meaning.
+    stable_packages: tuple = PACKAGE, "numpy", "math", "cmath", "builtins", "numba"
 
 
 CACHE = CacheOptions()
-# with the ABI flags, because Python without its global lock has another layout of objects
-VERSIONS = " ".join((numba.__version__, llvmlite.__version__, np.__version__, f"{sys.version_info[:2]}"))
-VERSIONS += getattr(sys, "abiflags", "")
-# settings of numba that change machine code; code for SVML calls functions that another process may not have loaded
-SETTINGS = "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX", "BOUNDSCHECK", "USING_SVML"
-STABLE_PACKAGES = PACKAGE, "numpy", "math", "cmath", "builtins", "numba"  # the meaning of their names never changes
 waiting = SimpleNamespace(timed_out=False)
 
 
@@ -68,8 +75,8 @@ def fingerprint(kernel):
     if digest is None:
         found = set()
         _collect(kernel, found)
-        settings = " ".join(f"{k}={getattr(config, k, None)}" for k in SETTINGS)
-        digest = hashlib.sha256(f"{VERSIONS} {settings} {_name(kernel)}".encode() + b"".join(sorted(found))).digest()
+        settings = " ".join((CACHE.versions, *(f"{k}={getattr(config, k, None)}" for k in CACHE.settings)))
+        digest = hashlib.sha256(f"{settings} {_name(kernel)}".encode() + b"".join(sorted(found))).digest()
         kernel._fingerprint = digest
     return digest
 
@@ -132,14 +139,14 @@ def _of_value(value, reached):
         module = sys.modules[value.__module__]  # a function with an overload for kernels in its module
         reached += [other for other in vars(module).values() if isinstance(other, Dispatcher)]
         return _source(module)
-    if isinstance(value, ModuleType) and _package(value.__name__) in STABLE_PACKAGES:
+    if isinstance(value, ModuleType) and _package(value.__name__) in CACHE.stable_packages:
         return _source(value) if _package(value.__name__) == PACKAGE else value.__name__
     if isinstance(value, numba.types.WrapperAddressProtocol):  # valid in this process only; numba does not cache it
         return f"address {value.__wrapper_address__()}"
     if isinstance(value, numba.types.Type):
         return f"{value}{_fields(value)}"
     named = isinstance(value, (BuiltinFunctionType, FunctionType, type))
-    if isinstance(value, np.ufunc) or named and _package(value.__module__) in STABLE_PACKAGES:
+    if isinstance(value, np.ufunc) or named and _package(value.__module__) in CACHE.stable_packages:
         name = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
         return name + " ".join(getattr(value, "_fields", ()))  # the fields of the class of a named tuple
     raise TypeError(f"a kernel reads a global of type {type(value).__name__}, whose content has no fingerprint")

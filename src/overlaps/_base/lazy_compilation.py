@@ -31,17 +31,17 @@ from .signatures import interrupts
 
 
 class LazyLimits(NamedTuple):
-    """Estimated seconds of uncompiled calls above which a kernel is compiled."""
+    """Estimated seconds in Python, and those of uncompiled calls above which a kernel is compiled."""
 
     # Limit for one call. Doubled: single calls wait longer for Python than for the compiler.
     max_call: float = 0.3
     # Limit for all calls of one kernel. Compilation takes about as long. Halved: more short runs wait for the compiler.
     max_total: float = 3.0
+    operation: float = 1.5e-7  # one operation on scalars in a loop
+    numpy_call: float = 1.5e-6
 
 
 LAZY_LIMITS = LazyLimits()
-# Estimated seconds in Python of an operation on scalars in a loop, and of one NumPy call.
-OPERATION_SECONDS, CALL_SECONDS = 1.5e-7, 1.5e-6
 
 if hasattr(os, "register_at_fork"):  # a process that is forked while a thread compiles would wait for ever
     os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)

@@ -21,10 +21,6 @@ from .signatures import interrupts
 # Seconds that a worker waits after Ctrl-C before its next job. Ctrl-C also reaches the process that submits jobs, which
 # cancels them within this time. Much shorter: workers may start cancelled jobs.
 INTERRUPT_DELAY = 0.2
-WORKER_DIED = (
-    " A worker process died: killed, out of memory, or its script starts the pool outside of"
-    " `if __name__ == '__main__':`, or the function lives in an interactive session."
-)
 
 
 class Finished(NamedTuple):
@@ -84,7 +80,11 @@ def worded(message, errors, first, comma=", "):
         i, error = min(errors.items())
         message = f"{message}{comma}{len(errors)} failed, the first {first(i)}: {type(error).__name__}: {error}"
         message = message.rstrip(".")
-    return message + "." + (WORKER_DIED if any(isinstance(x, BrokenExecutor) for x in errors.values()) else "")
+    died = (
+        " A worker process died: killed, out of memory, or its script starts the pool outside of"
+        " `if __name__ == '__main__':`, or the function lives in an interactive session."
+    )
+    return message + "." + (died if any(isinstance(x, BrokenExecutor) for x in errors.values()) else "")
 
 
 def evaluate(job):

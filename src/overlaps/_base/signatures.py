@@ -19,8 +19,8 @@ import numpy as np
 from . import check
 
 Called = TypeVar("Called", bound=Callable[..., Any])
-LIBRARY = str(Path(__file__).parents[1]) + os.sep
-OWN_FILES = LIBRARY, contextlib.__file__  # frames of contextlib lie between those of the library at a ``with``
+# Files of the library, and contextlib, whose frames lie between those of the library at a ``with``.
+OWN_FILES = str(Path(__file__).parents[1]) + os.sep, contextlib.__file__
 _quiet = ContextVar("quiet", default=False)
 
 

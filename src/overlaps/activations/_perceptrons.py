@@ -30,7 +30,7 @@ class PerceptronOptions(NamedTuple):
 
 PERCEPTRON = PerceptronOptions()
 # Nodes u > 0 and weights, in panels that shrink towards 0, where integrands have layers.
-HALF_LINE_NODES, HALF_LINE_WEIGHTS = (np.array(x[len(x) // 2 :]) for x in graded(24))
+HALF_LINE = tuple(np.array(x[len(x) // 2 :]) for x in graded(24))
 
 
 @jit(no_reference_counting=True)
@@ -151,8 +151,8 @@ def logistic_force(lam, nu, xi, theta, S, F, G):
 @closed
 def logistic_sign(J, root_t, angle, sin, cos, numbers):
     slope = square = 0.0
-    for i in range(len(HALF_LINE_NODES)):
-        u, p = HALF_LINE_NODES[i], HALF_LINE_WEIGHTS[i]
+    for i in range(len(HALF_LINE[0])):
+        u, p = HALF_LINE[0][i], HALF_LINE[1][i]
         down = logistic(-J * u)
         right = Phi(cos / max(sin, 1e-300) * u)
         slope += 2 * p * down * (1 - down)

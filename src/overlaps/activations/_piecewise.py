@@ -10,10 +10,10 @@ import math
 import numpy as np
 
 from .._base.jit import jit
-from ..gaussian.two_point import RELU
+from ..gaussian.two_point import RELU, SQRT_2PI
 from ._first_order import descend, mean_hessian
 from ._relu import geometry, relu_square
-from ._relu_teachers import PER_SQRT_2PI, add_erf, add_linear, partial_arcsines
+from ._relu_teachers import add_erf, add_linear, partial_arcsines
 
 
 @jit
@@ -88,6 +88,6 @@ def kinked_erf_square(S, w, K, a, b):
                 rkm, rlm = S[k, m] / (sigma[k] * scale), S[l, m] / (sigma[l] * scale)
                 arc_k, arc_l, arc_m, _ = partial_arcsines(r[k, l], rkm, rlm)
                 moment = 0.5 * cov[m] + (cov[m] * arc_m + cov[k] * arc_k + cov[l] * arc_l) / math.pi
-                square[k, l] += 2 * w[m] * moment * PER_SQRT_2PI
+                square[k, l] += 2 * w[m] * moment * (1.0 / SQRT_2PI)
             square[l, k] = square[k, l]
     return square

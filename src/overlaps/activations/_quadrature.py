@@ -22,12 +22,9 @@ from ..gaussian.quadrature import factor, graded, hermite, midpoint, widening
 from ..gaussian.tables import NO_TABLE, read, read_array, read_both
 from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, SQRT_2PI, two_point
 
-PLANE_NODES = (64, 96, 128, 192, 256, 384, 512)  # with 512, tanh converges up to a variance of 60
-TENSOR_NODES = {2: (64, 96, 128, 192), 3: (32, 48, 64, 96), 4: (24, 32, 48)}  # by number of fields
-
 
 class ModeOptions(NamedTuple):
-    """Tunable numbers of sums over Hermite modes, and of the tests of their size."""
+    """Tunable numbers of sums over Hermite modes and over nodes, and of the tests of their size."""
 
     # Half-width of the nodes in standard deviations. Smaller ones truncate high modes, because he_r grows like
     # exp(u^2 / 4).
@@ -40,6 +37,8 @@ class ModeOptions(NamedTuple):
     # Factor on the tested variances beyond which the compiled closure returns nan, so that the integrator rejects the
     # step. Larger factors accept untested integrals.
     max_compiled_growth: float = 1.5
+    plane_nodes: tuple = (64, 96, 128, 192, 256, 384, 512)  # with 512, tanh converges up to a variance of 60
+    tensor_nodes: tuple = ((64, 96, 128, 192), (32, 48, 64, 96), (24, 32, 48))  # for two, three and four fields
 
 
 MODES = ModeOptions()

@@ -32,7 +32,6 @@ from ._relu import geometry, relu_C
 from ._relu_teachers import partial_arcsines
 
 ABSENT = np.int64(-1)  # index of an absent factor; an int64, because numba would compile again for each literal
-TINY_WEIGHT = 1e-100  # replaces a weight of zero: it is negligible in Delta, and one can divide by it
 
 
 @jit(cost=lambda S, K: 1.3e-6 * len(S) ** 2)
@@ -273,7 +272,7 @@ def relu_square_derivatives(S, w, K, n_first, teacher, noise, X, dX):
     n = S.shape[0]
     weight = np.empty(n)
     for c in range(n):
-        weight[c] = TINY_WEIGHT if w[c] == 0.0 else w[c]
+        weight[c] = 1e-100 if w[c] == 0.0 else w[c]  # not zero: negligible in Delta, and one can divide by it
     kink = np.zeros((K, K + 1, n + 1))
     slope, gradient, H = np.empty(n), np.empty(n), np.empty((n, n))
     given, given2 = np.empty((n, n)), np.empty((n, n))

@@ -3,8 +3,8 @@
 With y the teachers' contribution to Delta (signs included), the two terms 2 sum_c u_c E[theta(a) theta(b) c_+ y] and
 E[theta(a) theta(b) y^2] are orthant moments, all from Stein's lemma; units as in ``_relu``.  Polynomial teachers enter
 through a few K x K matrices for any number of teachers.  Only erf, a step function of the field plus an independent
-N(0, 1), requires orthant probabilities.  Every formula covers repeated indices, as a limit that ``VARIANCE_SHIFT`` and
-the conditions s > 0 select.
+N(0, 1), requires orthant probabilities.  Every formula covers repeated indices, as a limit that a shift of the
+variances and the conditions s > 0 select.
 """
 
 import math
@@ -15,10 +15,7 @@ import numpy as np
 from .._base.jit import jit
 from ..gaussian.elementary import arctan2
 from ..gaussian.orthants import ORTHANTS, arcsine, orthants
-
-PER_SQRT_2PI = 1.0 / math.sqrt(2 * pi)
-# Added to the variances of three fields, so that parallel ones have partial correlations.
-VARIANCE_SHIFT = ORTHANTS.min_residual_std * ORTHANTS.min_residual_std
+from ..gaussian.two_point import SQRT_2PI
 
 
 @jit
@@ -39,10 +36,12 @@ def partial_arcsines(rij, rik, rjk):
         outer, inner = ik * jk, nk
     root = math.sqrt(max(outer, 0.0))
     det = max((root - inner) * (root + inner), 0.0)
-    root = math.sqrt(det + VARIANCE_SHIFT * (ij + ik + jk + 3.0 * VARIANCE_SHIFT))
-    ai = arctan2(ni + VARIANCE_SHIFT * rjk, root)
-    aj = arctan2(nj + VARIANCE_SHIFT * rik, root)
-    ak = arctan2(nk + VARIANCE_SHIFT * rij, root)
+    # Added to the variances of three fields, so that parallel ones have partial correlations.
+    shift = ORTHANTS.min_residual_std * ORTHANTS.min_residual_std
+    root = math.sqrt(det + shift * (ij + ik + jk + 3.0 * shift))
+    ai = arctan2(ni + shift * rjk, root)
+    aj = arctan2(nj + shift * rik, root)
+    ak = arctan2(nk + shift * rij, root)
     return ai, aj, ak, root
 
 
@@ -137,7 +136,7 @@ def add_quadratic(S, w, K, sigma, r, s, arcsin, u, square):
                 f += arc_b * ((t - x[b, b]) * r[b, c] + 2 * x[b, c]) / (2 * pi)
                 if sab > 0.0:
                     f += root / sab * wedge / (2 * pi)
-                cross += u[c] * f * PER_SQRT_2PI
+                cross += u[c] * f * (1.0 / SQRT_2PI)
             even = (t * t + 2 * t2) * (0.25 + arcsin[a, b] / (2 * pi))
             if sab > 0.0:
                 plus = (x[a, a] + x[b, b] + 2 * x[a, b]) / (2 * (1 + rab))
@@ -211,5 +210,5 @@ def add_erf(S, w, K, sigma, r, s, arcsin, u, square):
                 T = r[c, a] * outer[b, a] + r[c, b] * outer[a, b] + inner[a, b, c]
                 T += r[c, a] * outer[c, a] + outer[a, c] + inner[a, c, c]
                 T += r[c, b] * outer[c, b] + outer[b, c] + inner[b, c, c]
-                cross += u[c] * (0.25 * cov[c] + T / (2 * pi)) * PER_SQRT_2PI
+                cross += u[c] * (0.25 * cov[c] + T / (2 * pi)) * (1.0 / SQRT_2PI)
             square[a, b] += 2.0 * cross + (half if a == b else _erf_pair(a, b, K, S, w, sigma, r[a, b]))

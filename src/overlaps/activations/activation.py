@@ -14,8 +14,6 @@ from .kernels import CODES, KERNELS, Kernels
 from .polynomials import Polynomial
 from .sums import ScaledSum
 
-SECOND_ORDER_METHODS = ("auto", "tensor", "pairs", "mixture", "sobol")
-
 
 @dataclass(frozen=True)
 class Activation:
@@ -87,7 +85,7 @@ class Activation:
         known = (NUMERIC, CODES.erf, CODES.relu, CODES.linear, CODES.quadratic, CODES.sign)
         if check.axes("code", self.code) or self.code not in known:
             raise check.refused("code", self.code, f"one of {known}. Try -1: numerical integrals.")
-        check.choice("second_order", self.second_order, SECOND_ORDER_METHODS)
+        check.choice("second_order", self.second_order, ("auto", "tensor", "pairs", "mixture", "sobol"))
         check.number("tolerance", self.tolerance, above=0, hint="0.01 by default.")
         kinks = check.array("kinks", self.kinks, ("n",), "Try (0.0,) for a kink at the origin, () for none.")
         object.__setattr__(self, "kinks", tuple(kinks.tolist()))

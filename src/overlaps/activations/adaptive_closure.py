@@ -31,7 +31,6 @@ class AdaptiveOptions(NamedTuple):
 
 
 ADAPTIVE = AdaptiveOptions()
-RULES_WITH_DIRECTION = "perceptron", "hinge", "optimal", "episode"  # undefined for a student of zero norm
 
 
 class RuleClosure(Bound):
@@ -103,7 +102,8 @@ class RuleClosure(Bound):
             self._compare_sizes(S, w)
             return
         name, K = self.rule.recipe[:1], self.learning.K
-        if name and name[0] in RULES_WITH_DIRECTION and not S[0, 0] > check.ZERO_NORM * S[K, K]:
+        directed = "perceptron", "hinge", "optimal", "episode"  # rules undefined for a student of zero norm
+        if name and name[0] in directed and not S[0, 0] > check.LIMITS.zero_norm * S[K, K]:
             raise ValueError(
                 f"Q = {S[0, 0]:.3g} with the rule {self.rule.name}, which needs a direction of the student; "
                 "expected Q > 0: start from small weights."

@@ -18,9 +18,6 @@ from ._relu_derivatives import relu_alignment
 CLOSURE = REAL(MATRIX, VECTOR, INT, INT, REAL, REAL, REAL, BOOL, MATRIX, MATRIX, MATRIX, VECTOR)
 SIMD_WIDTH = 32  # number of states in one SIMD batch, four registers of eight; shorter loops are dominated by start-up
 BATCHED = types.void(CUBE, MATRIX, INT, VECTOR, BOOL, CUBE, MATRIX, CUBE, VECTOR, MATRIX)  # closures of ``_simd``
-ERRORS_SIGNATURE = types.void(types.FunctionType(CLOSURE), INT, INT, CUBE, MATRIX, VECTOR)
-SIXTH_ORDER = ((1, 3 / 4), (2, -3 / 20), (3, 1 / 60))  # central differences: distances and coefficients
-SECOND_ORDER = ((1, 1 / 2),)
 
 
 class DerivativeOptions(NamedTuple):
@@ -44,6 +41,7 @@ class DerivativeOptions(NamedTuple):
     # Step of Newton's derivatives, for which a few digits suffice. Halved, the error of quadrature, 1e-8 over the step,
     # leaves less than four digits.
     newton_step: float = 1e-4
+    sixth_order: tuple = ((1, 3 / 4), (2, -3 / 20), (3, 1 / 60))  # central differences: distances and coefficients
 
 
 DERIVATIVES = DerivativeOptions()
@@ -198,15 +196,15 @@ class Bound:
         """Differences around S plus a multiple of the identity, so that S stays positive definite."""
         step = DERIVATIVES.newton_step * np.trace(S) / len(S)
         steps = step, DERIVATIVES.newton_step * max(np.abs(w[self.learning.K :]).max(), 1e-300)
-        return central_differences(self.arrays, S + step * np.eye(len(S)), w, self._unknowns(w), steps, SECOND_ORDER)
+        return central_differences(self.arrays, S + step * np.eye(len(S)), w, self._unknowns(w), steps)
 
     def _exact_derivatives(self, S, w):
         """Differences of sixth order, compared with those of twice the step."""
         step = DERIVATIVES.quadrature_step if self.by_quadrature else DERIVATIVES.step
         values, unknowns = self.arrays(S, w), self._unknowns(w)
-        sizes = self._step_sizes(S)
+        sizes, stencil = self._step_sizes(S), DERIVATIVES.sixth_order
         changes, coarse = (
-            central_differences(self.arrays, S, w, unknowns, (h * sizes, h), SIXTH_ORDER) for h in (step, 2 * step)
+            central_differences(self.arrays, S, w, unknowns, (h * sizes, h), stencil) for h in (step, 2 * step)
         )
         # Rounding error of a finite difference, from terms of the size of the closure: derivatives may be exactly zero.
         unit = np.finfo(float).eps * max(self.learning.eta, self.learning.eta_v) * np.max(np.abs(w)) ** 2 / step
@@ -252,6 +250,7 @@ class KernelClosure(Bound):
     # Number of students from which threads fill C. With fewer, C takes less than a millisecond, and threads cost more
     # than they save.
     threads_from = 40
+    errors_signature = types.void(types.FunctionType(CLOSURE), INT, INT, CUBE, MATRIX, VECTOR)  # of ``errors_of``
     _threads = 1
 
     def __init__(self, student, teacher, learning):
@@ -290,7 +289,7 @@ class KernelClosure(Bound):
         if few or (is_lazy() and not self.compiled.overloads and not is_compiled(self.compiled, CLOSURE.args)):
             return super().errors(S, w)
         self._kernel.compile(CLOSURE.args)  # with a return type: numba compiles this separately from calls by Python
-        compile_once(errors_of, ERRORS_SIGNATURE)
+        compile_once(errors_of, self.errors_signature)
         result = np.empty(len(S))
         errors_of(self._kernel, *self._arguments[:2], np.ascontiguousarray(S), np.ascontiguousarray(w), result)
         return result
@@ -332,8 +331,11 @@ def inner_steps(S):
     return size * np.clip(np.linalg.eigvalsh(S / size)[0], DERIVATIVES.min_eigenvalue, 1.0)
 
 
-def central_differences(evaluate, S, w, unknowns, steps, stencil):
-    """Derivatives (d, ...) of the arrays ``evaluate(S, w)`` along S_ij, or w_i where j is None; steps of S and of w."""
+def central_differences(evaluate, S, w, unknowns, steps, stencil=((1, 1 / 2),)):
+    """Derivatives (d, ...) of the arrays ``evaluate(S, w)`` along S_ij, or w_i where j is None; steps of S and of w.
+
+    ``stencil`` contains distances and coefficients, by default those of second order.
+    """
     changes = []
     for i, j in unknowns:
         h, terms = steps[1] if j is None else np.broadcast_to(steps[0], S.shape)[i, j], []
@@ -353,7 +355,7 @@ def check_norms(S, K):
     """Refuse students of zero norm with a kink at the origin: their gradient has no direction."""
     variances = np.diag(S)
     lowest = variances[:K].min()
-    if lowest <= check.ZERO_NORM * max(variances[K:].max(), 1.0):
+    if lowest <= check.LIMITS.zero_norm * max(variances[K:].max(), 1.0):
         raise ValueError(
             f"a ReLU student has zero norm: the lowest Q_kk is {lowest:.3g}, expected > 0 (the gradient of a kinked "
             "unit has no direction there). Start from students of positive norm, e.g. student_scale=1e-3."

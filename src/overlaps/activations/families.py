@@ -29,8 +29,6 @@ from .bound import Bound
 from .kink_orthants import loadings, plane, positive_moments
 from .polynomials import Polynomial, mean_derivatives, mehler
 
-MAX_CHUNK_SIZE = 2**14  # pairs of terms that are integrated at once, times the size of each; limits the memory
-
 
 class Parts(NamedTuple):
     """g(x) = sum_p coefficients_p x^p + kink relu(x) + sum_j amplitudes_j erf(scales_j x / sqrt 2), of one family.
@@ -202,7 +200,8 @@ def polynomial_square(S, w, K, student, teacher):
     variance = np.maximum(np.diag(S)[field] + np.concatenate([np.zeros(K), np.tile(added, M)]), 0.0)
     weight = np.concatenate([w[:K], np.repeat(w[K:], J) * np.tile(factors, M)])
     pairs = np.array([(c, d) for d in range(K, len(field)) for c in range(d + 1)])
-    size = max(1, MAX_CHUNK_SIZE // (max(K, 1) * (student.degree + 1) ** 3))
+    # 2^14: pairs of terms that are integrated at once, times the size of each; limits the memory
+    size = max(1, 2**14 // (max(K, 1) * (student.degree + 1) ** 3))
     square = np.zeros((K, K))
     for c, d in (chunk.T for chunk in np.array_split(pairs, len(pairs) // size + 1)):
         i, j, root = field[c], field[d], np.sqrt(variance[c] * variance[d])

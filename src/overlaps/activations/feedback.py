@@ -11,8 +11,6 @@ from .bound import CLOSURE
 from .library import erf, named
 from .rule import Rule
 
-TINY_WEIGHT = 1e-100  # replaces a second layer of 0, by which rows of the closure are divided; its square is not 0
-
 
 def feedback_alignment(
     b: ArrayLike, v_star: ArrayLike, *, activation: Activation | str = erf, noise: float = 0.0
@@ -171,7 +169,8 @@ def node_perturbation(
 @jit(inline=True)
 def nonzero(v):
     """A second layer, or a tiny number in place of 0: rows of the closure are proportional to it."""
-    return v if abs(v) > TINY_WEIGHT else TINY_WEIGHT
+    tiny = 1e-100  # with a square that is not 0
+    return v if abs(v) > tiny else tiny
 
 
 def squared_loss(activation, v_star, noise):

@@ -28,8 +28,8 @@ from numpy.polynomial import polynomial as poly
 
 from ..gaussian.orthants import ORTHANTS
 from ..gaussian.quadrature import gauss_hermite, legendre
+from ..gaussian.two_point import SQRT_2PI
 from ._pairs import conditional_modes, conditional_product, residual_correlations
-from ._relu_teachers import PER_SQRT_2PI
 from .polynomials import Polynomial
 
 
@@ -110,7 +110,8 @@ def _faces(normals, edges, degree):
     opening = np.arctan2(np.sum(across * last, axis=-1), np.sum(first * last, axis=-1))
     rho, t, p = sector(np.zeros_like(opening), opening, degree)
     u = (rho * np.cos(t))[..., None] * first[:, :, None] + (rho * np.sin(t))[..., None] * across[:, :, None]
-    return u, PER_SQRT_2PI * p, PER_SQRT_2PI * opening / (2 * np.pi)
+    scale = 1.0 / SQRT_2PI
+    return u, scale * p, scale * opening / (2 * np.pi)
 
 
 def _orthant_geometry(r, to_fields):

@@ -9,7 +9,7 @@ from ..gaussian.quadrature import graded, widening
 from ..gaussian.two_point import NUMERIC
 from ._numeric import SQUARE, SobolMean, numeric_closure, packed
 from ._pairs import PAIR_SIZES, midpoint_quadrature, pair_square
-from ._quadrature import MODES, PLANE_NODES, TENSOR_NODES, Ladder, mixture_array, tables, tensor_square
+from ._quadrature import MODES, Ladder, mixture_array, tables, tensor_square
 from .bound import Bound, outputs
 from .sums import MixtureClosure, fit_erf_mixture
 
@@ -27,12 +27,17 @@ class NumericTolerances(NamedTuple):
     half_width: float = 16.0
 
 
-TOLERANCES = NumericTolerances()
-GRADIENT_FLOW_REMEDY = "Without C, gradient_flow=True needs two-point integrals only."
-KINK_REMEDY = (
-    "Piecewise-linear functions have closed forms: use ov.relu, ov.leaky_relu(slope) or ov.absolute; "
-    "otherwise smooth the kink."
-)
+class Remedies(NamedTuple):
+    """Last sentences of messages."""
+
+    gradient_flow: str = "Without C, gradient_flow=True needs two-point integrals only."
+    kink: str = (
+        "Piecewise-linear functions have closed forms: use ov.relu, ov.leaky_relu(slope) or ov.absolute; "
+        "otherwise smooth the kink."
+    )
+
+
+TOLERANCES, REMEDIES = NumericTolerances(), Remedies()
 
 
 def find_kink(dg):
@@ -69,11 +74,11 @@ class NumericClosure(Bound):
             _refuse_kink(activation)
         pairs = [(activation, _exact_sum(activation)) for activation in (student, teacher)]
         self._tables = Ladder(
-            partial(_first_order, learning.K, *pairs), PLANE_NODES,
+            partial(_first_order, learning.K, *pairs), MODES.plane_nodes,
             goal=TOLERANCES.first_order, limit=TOLERANCES.first_order,
             refusal=f"the two-point integrals of {student.name} and {teacher.name} do not converge: with {{size}} "
             "nodes they still change by {error:.1e}, expected below {limit:.0e}. Causes: a function with kinks, or too "
-            f"large variances of the fields. {KINK_REMEDY}",
+            f"large variances of the fields. {REMEDIES.kink}",
         )  # fmt: skip
         self._square: Any = None
         self._mixture: MixtureClosure | None = None
@@ -186,17 +191,17 @@ class NumericClosure(Bound):
         if method == "tensor" and n > 4:
             raise ValueError(
                 f'second_order="tensor" with K + M = {n} fields; expected at most 4, as the grid has n^(K + M) nodes. '
-                f'Use second_order="auto", "pairs" or "sobol" in from_function. {GRADIENT_FLOW_REMEDY}'
+                f'Use second_order="auto", "pairs" or "sobol" in from_function. {REMEDIES.gradient_flow}'
             )
         refusal = (
             f"the matrix C of {student.name} and {teacher.name} is known to {{error:.1e}} of its size only "
             f"({method}, size {{size}}), expected {{limit:.0e}}. "
-            f"Raise tolerance= in from_function to accept it. {GRADIENT_FLOW_REMEDY}"
+            f"Raise tolerance= in from_function to accept it. {REMEDIES.gradient_flow}"
         )
         if method == "sobol":
             self._square = SobolMean(student, teacher, K, limit=options.tolerance, refusal=refusal)
         elif method != "mixture":
-            sizes = TENSOR_NODES[n] if method == "tensor" else PAIR_SIZES
+            sizes = MODES.tensor_nodes[n - 2] if method == "tensor" else PAIR_SIZES
             square = tensor_square if method == "tensor" else pair_square
             self._square = Ladder(
                 partial(_second_order, square, K, student, teacher),
@@ -234,7 +239,7 @@ def fitted_sums(student, teacher, goal, asked=False):
                 raise ValueError(
                     f'second_order="mixture" for {activation.name}, which sums of error functions fit to {error:.1e} '
                     f"of its size; expected an odd sigmoid, fitted to {goal:.0e}. "
-                    f'Use second_order="auto" or raise tolerance=. {GRADIENT_FLOW_REMEDY}'
+                    f'Use second_order="auto" or raise tolerance=. {REMEDIES.gradient_flow}'
                 )
             return None
         mixtures.append(mixture)
@@ -247,5 +252,5 @@ def _refuse_kink(activation):
         if kink is not None:
             raise ValueError(
                 f"{activation.name} has a kink at x = {kink:.6g} (its derivative jumps); expected a smooth function, "
-                f"since quadrature of kinks converges slowly. {KINK_REMEDY}"
+                f"since quadrature of kinks converges slowly. {REMEDIES.kink}"
             )

@@ -16,7 +16,7 @@ from . import _rule
 from ._token_rules import closure_of_groups, closure_of_one, force_on_all_tokens
 from .activation import Activation
 from .adaptive_closure import arrays_of
-from .validation import FORCE_ARGUMENTS, check_others, checked_breaks, checked_noise, checked_tokens, compiled, probe
+from .validation import ROLES, check_others, checked_breaks, checked_noise, checked_tokens, compiled, probe
 
 TOLERANCES = (1e-8, 1e-3)  # defaults of ``Rule.tolerance`` for up to four fields, and for more
 MAKERS: dict[str, Callable[..., "Rule"]] = {}  # functions that make the rules of the library, by name
@@ -131,7 +131,7 @@ class Rule(Immutable):
                 f"K + M = {K + M} fields; expected at most {MAX_FIELDS}. Committees have closures of their own."
             )
         if not callable(self.force):
-            raise check.refused("force", self.force, f"a function {FORCE_ARGUMENTS}.")
+            raise check.refused("force", self.force, f"a function {ROLES['force'].form}.")
         if self.error is not None and not callable(self.error):
             raise check.refused("error", self.error, "a function error(lam, nu, theta), or None.")
         name = getattr(self.force, "__name__", "force") if self.name is None else self.name
@@ -203,22 +203,18 @@ class Rule(Immutable):
         """(force, error, chance), each compiled for its signature."""
         chance = self.noise[1] if self.by_chance else None
         tokens = (self.tokens, self.K, self.M) if self.tokens > 1 and self.others is None else ()
-        force = compiled("force", self.force, _rule.SIGNATURES.force, FORCE_ARGUMENTS, tokens)
+        force = compiled("force", self.force, _rule.SIGNATURES.force, tokens)
         if self.others is not None:
             force = force_on_all_tokens(self.token_functions, self.tokens, self.K, self.M)
             compile_once(force, _rule.SIGNATURES.force)
-        error, chance = self.error or _rule.no_error, chance or _rule.no_chance
-        return (
-            force,
-            compiled("error", error, _rule.SIGNATURES.error, "error(lam, nu, theta) -> float", tokens),
-            compiled("chance", chance, _rule.SIGNATURES.chance, "chance(nu, theta, p), which fills p", tokens),
-        )
+        error = compiled("error", self.error or _rule.no_error, _rule.SIGNATURES.error, tokens)
+        return force, error, compiled("chance", chance or _rule.no_chance, _rule.SIGNATURES.chance, tokens)
 
     @cached_property
     def token_functions(self):
         """(Force, others) of one token, compiled, for tokens that interact through a sum."""
-        others = compiled("others", self.others, _rule.SIGNATURES.error, "others(lam, nu, theta) -> float")
-        return compiled("force", self.force, _rule.SIGNATURES.force, FORCE_ARGUMENTS), others
+        others = compiled("others", self.others, _rule.SIGNATURES.error)
+        return compiled("force", self.force, _rule.SIGNATURES.force), others
 
     @cached_property
     def others_moments(self):

@@ -26,7 +26,6 @@ __all__ = [
 __dir__ = public_dir(__name__)
 
 LABELS = np.array([1.0, -1.0])
-LABEL_BREAKS = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0))  # planes lambda = 0 and nu = 0, on which labels jump
 
 
 class ResidualOptions(NamedTuple):
@@ -40,7 +39,11 @@ class ResidualOptions(NamedTuple):
 RESIDUAL = ResidualOptions()
 
 
-def _closed(kernel, force, recipe, numbers, *, noise=None, breaks=LABEL_BREAKS, error=forms.wrong, uses_overlaps=False):
+def _closed(
+    kernel, force, recipe, numbers, *, noise=None, breaks=((1.0, 0.0, 0.0), (0.0, 1.0, 0.0)), error=forms.wrong,
+    uses_overlaps=False,
+):  # fmt: skip
+    # the default of ``breaks``: planes lambda = 0 and nu = 0, on which labels jump
     shown = (f"{x:g}" if isinstance(x, float) else str(x) for x in recipe[1:] if x != ())
     name = f"{recipe[0]}({', '.join(shown)})"
     return Rule(
@@ -177,7 +180,7 @@ def hinge(margin: float = 1.0) -> Rule:
     hinge(0.5)
     """
     k = check.number("margin", margin, least=0)
-    breaks = (*LABEL_BREAKS, (1.0, 0.0, k), (1.0, 0.0, -k))
+    breaks = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (1.0, 0.0, k), (1.0, 0.0, -k))
     return _closed(forms.hinge, forms.hinge_force, ("hinge", k), [k], breaks=breaks)
 
 

@@ -19,7 +19,7 @@ from ._first_order import eps_derivatives, first_order_derivatives, readout_prod
 from ._piecewise import piecewise_linear_closure
 from ._relu import geometry
 from ._relu_derivatives import relu_square_derivatives
-from .bound import SECOND_ORDER, Bound, central_differences
+from .bound import Bound, central_differences
 from .kernels import CODES, KERNELS
 
 
@@ -100,7 +100,7 @@ class PiecewiseLinearClosure(Bound):
             return -eta * H[:K, :K], -eta * H[:K, K:], -eta_v * (c * S @ w)[:K], w @ (c * S) @ w, wider, w * b
 
         # Differences of a quadratic function are exact for any step.
-        *rest, deps, dS, dw = central_differences(linear, S, w, unknowns, (1.0, 1.0), SECOND_ORDER)
+        *rest, deps, dS, dw = central_differences(linear, S, w, unknowns, (1.0, 1.0))
         dA, dB, ddv = (np.zeros(x.shape) for x in rest)
         chain, loss = np.concatenate([np.ones(len(unknowns) - K), b[:K]]), np.empty(len(unknowns))
         first_order_derivatives(S, w * b, K, CODES.relu, CODES.relu, eta, eta_v, dA, dB, ddv)

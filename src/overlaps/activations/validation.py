@@ -25,24 +25,29 @@ class TrialOptions(NamedTuple):
 
 
 class Role(NamedTuple):
-    """Arguments of a user's function, and its expected effect in an error message."""
+    """Arguments of a user's function, and its expected effect and form in error messages."""
 
     arguments: tuple[str, ...]
     expected: str
+    form: str
 
 
 TRIALS = TrialOptions()
 ROLES = {
-    "force": Role(("lam", "nu", "xi", "theta", "S", "F", "G"), "it to fill F and G"),
-    "error": Role(("lam", "nu", "theta"), "a number"),
-    "others": Role(("lam", "nu", "theta"), "a number"),
-    "chance": Role(("nu", "theta", "p"), "it to fill p"),
+    "force": Role(
+        ("lam", "nu", "xi", "theta", "S", "F", "G"),
+        "it to fill F and G",
+        "force(lam (K,), nu (M,), xi, theta (K,), S (K + M, K + M), F (K,), G (K,)), which fills F and G",
+    ),
+    "error": Role(("lam", "nu", "theta"), "a number", "error(lam, nu, theta) -> float"),
+    "others": Role(("lam", "nu", "theta"), "a number", "others(lam, nu, theta) -> float"),
+    "chance": Role(("nu", "theta", "p"), "it to fill p", "chance(nu, theta, p), which fills p"),
 }
-FORCE_ARGUMENTS = "force(lam (K,), nu (M,), xi, theta (K,), S (K + M, K + M), F (K,), G (K,)), which fills F and G"
 
 
-def compiled(role, function, signature, expected, tokens=()):
+def compiled(role, function, signature, tokens=()):
     """A function compiled for its signature; those of users take fields (T, K), (T, M) if ``tokens`` = (T, K, M)."""
+    expected = ROLES[role].form
     if tokens and role == "force":
         expected = expected.replace("lam (K,), nu (M,)", "lam (T, K), nu (T, M)").replace("F (K,)", "F (T, K)")
     package = __name__.partition(".")[0] + "."
@@ -78,7 +83,7 @@ def checked_tokens(tokens, covariance, n, closed):
         each = check.array("token_covariance", covariance, ("L", T, T))
         return T, np.array([checked_tokens(T, c, n, closed)[1] for c in each])
     c = np.eye(T) if covariance is None else check.array("token_covariance", covariance, (T, T), "Or (L, T, T).")
-    if not np.allclose(np.diag(c), 1, rtol=0, atol=check.PSD_TOLERANCE):
+    if not np.allclose(np.diag(c), 1, rtol=0, atol=check.LIMITS.psd_tol):
         raise ValueError(f"token_covariance has the diagonal {np.diag(c)}; expected ones: Sigma is that of each token.")
     check.symmetric("token_covariance", c)
     check.positive_semidefinite("token_covariance", c, "Expected c_ab = E[x^a . x^b] / N.")
@@ -161,7 +166,9 @@ def probe(rule):
     if rule.others is not None:
         largest = rule.others_moments[1]
     if largest == 0:
-        raise ValueError(f"force fills neither F nor G at {TRIALS.probes} random fields; expected {FORCE_ARGUMENTS}.")
+        raise ValueError(
+            f"force fills neither F nor G at {TRIALS.probes} random fields; expected {ROLES['force'].form}."
+        )
     if reads and rule.uses_overlaps is False:
         raise ValueError(
             f"uses_overlaps = False, but the force {rule.name!r} reads S: two S give different forces at equal fields. "

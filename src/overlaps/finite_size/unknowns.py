@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..activations.bound import DERIVATIVES, SIXTH_ORDER
+from ..activations.bound import DERIVATIVES
 from ..flow.jacobian import Jacobian
 from ..flow.mixed import MixedSystem, is_mixed
 from ..flow.system import System
@@ -138,7 +138,7 @@ class Tangent:
         if not np.isfinite(self.system.closure.gradient_rate):
             step = min(step, DIFFERENCES.boundary_fraction * self._distance_to_boundary(dS) / 3)
         at = {n: self._values(self.S + n * step * dS, self.w + n * step * dw) for n in (-3, -2, -1, 1, 2, 3)}
-        return sum(c / step * (at[n] - at[-n]) for n, c in SIXTH_ORDER)
+        return sum(c / step * (at[n] - at[-n]) for n, c in DERIVATIVES.sixth_order)
 
     def force_products(self):
         """Cov(F_a h_b, F_c h_d) (K d, K d) from C and its derivatives, without an integral; None for units with kinks.

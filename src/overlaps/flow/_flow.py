@@ -12,7 +12,7 @@ import numpy as np
 from numba import types
 
 from .._base.jit import BOOL, CUBE, MATRIX, REAL, VECTOR, jit, unsigned_index
-from .._base.lazy_compilation import CALL_SECONDS, OPERATION_SECONDS
+from .._base.lazy_compilation import LAZY_LIMITS
 
 
 class KernelChoice(NamedTuple):
@@ -106,7 +106,7 @@ def dot(x, y):
     return result
 
 
-@jit(no_reference_counting=True, cost=lambda y, s, K, M, *_: CALL_SECONDS * K * (K + M))
+@jit(no_reference_counting=True, cost=lambda y, s, K, M, *_: LAZY_LIMITS.numpy_call * K * (K + M))
 def gather(y, s, K, M, trains_v, S, w):
     """Fill Q and R in S (n, n) and, if it is trained, v in w = (v, -v*)."""
     L = s.size
@@ -124,7 +124,10 @@ def gather(y, s, K, M, trains_v, S, w):
             w[k] = y[position + k]
 
 
-@jit(inline=True, cost=lambda y, s, p, K, M, *_: CALL_SECONDS * K * (K + M) * (1 if p.size == s.size else s.size))
+@jit(
+    inline=True,
+    cost=lambda y, s, p, K, M, *_: LAZY_LIMITS.numpy_call * K * (K + M) * (1 if p.size == s.size else s.size),
+)
 def gather_groups(y, s, p, K, M, trains_v, S, w):
     """As :func:`gather`; for several groups of blocks S is (groups n, n), one matrix below the other: ``group_of``."""
     if p.size == s.size:
@@ -211,7 +214,7 @@ def finish(y, L, K, M, dv, decay, decay_v, trains_v, dy):
 def _seconds(y, s, p, tau, A, B, *_):
     """Estimated time of a kernel that loops over blocks, without compilation."""
     M, K = B.shape[1], A.shape[1]
-    return OPERATION_SECONDS * s.size * K * (M * (K + M + 3) + (K + 1) * (K + M + 3))
+    return LAZY_LIMITS.operation * s.size * K * (M * (K + M + 3) + (K + 1) * (K + M + 3))
 
 
 @jit(inline=True)
@@ -278,7 +281,7 @@ def flow_of_groups(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trai
     finish(y, s.size, K, B.shape[1], dv, decay, decay_v, trains_v, dy)
 
 
-@jit(fast=True, cost=lambda y, s, p, tau, A, B, *_: CALL_SECONDS * len(A) * (8 + 2 * (len(A) + B.shape[1])))
+@jit(fast=True, cost=lambda y, s, p, tau, A, B, *_: LAZY_LIMITS.numpy_call * len(A) * (8 + 2 * (len(A) + B.shape[1])))
 def flow_of_units(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
     """:func:`flow` as products of matrices, row by row: faster for many units and few blocks."""
     L, kappa = s.size, max(decay, 0.0)
@@ -355,7 +358,7 @@ def _flow_of_many(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, train
     finish(y, L, K, M, dv, decay, decay_v, trains_v, dy)
 
 
-@jit(no_reference_counting=True, python=_flow_of_many, cost=lambda y, *_: 12 * CALL_SECONDS + 3e-9 * y.size)
+@jit(no_reference_counting=True, python=_flow_of_many, cost=lambda y, *_: 12 * LAZY_LIMITS.numpy_call + 3e-9 * y.size)
 def flow_of_many(y, s, p, tau, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift):
     """:func:`flow` with inner loops over blocks."""
     L, kappa = s.size, max(decay, 0.0)
@@ -421,7 +424,7 @@ def flow_for(L, K, groups=1):
     return flow_of_units if K >= KERNEL_CHOICE.min_units else flow_of_few
 
 
-@jit(no_reference_counting=True, cost=lambda eps_g, S, A, B, *_: 3 * OPERATION_SECONDS * (A.size + B.size))
+@jit(no_reference_counting=True, cost=lambda eps_g, S, A, B, *_: 3 * LAZY_LIMITS.operation * (A.size + B.size))
 def tightening(eps_g, S, A, B, eta, sensitive, size):
     """Factor on tolerances: 1 down to eps_g = ``sensitive`` in units of its gradient times the overlaps, then falling.
 

@@ -37,7 +37,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base.jit import CUBE, INTS, MATRIX, REAL, VECTOR, jit, typed_namedtuple
-from .._base.lazy_compilation import CALL_SECONDS
+from .._base.lazy_compilation import LAZY_LIMITS
 from ._flow import add, clear, copy, dot, mix, total, triangle, triangle_indices
 
 
@@ -108,7 +108,7 @@ def _rotate(y, V, r, q):
     q[:] = np.matmul(V.T, half)
 
 
-@jit(fast=True, python=_rotate, cost=lambda y, *_: 4 * CALL_SECONDS + 3e-9 * y.size)
+@jit(fast=True, python=_rotate, cost=lambda y, *_: 4 * LAZY_LIMITS.numpy_call + 3e-9 * y.size)
 def rotate(y, V, r, q):
     """Fill r (K, M, L) = V^T r and q (K, K, L) = V^T q V from the packed y.
 
@@ -429,7 +429,7 @@ def substitute(a, rows, x):
         x[k] = (x[k] - dot(a[k, k + 1 :], x[k + 1 :])) / a[k, k]
 
 
-@jit(cost=lambda equations, *_: 30 * CALL_SECONDS + 10 * CALL_SECONDS * equations.frozen.dA.size)
+@jit(cost=lambda equations, *_: 30 * LAZY_LIMITS.numpy_call + 10 * LAZY_LIMITS.numpy_call * equations.frozen.dA.size)
 def factorise(equations, c):
     """Fill ``equations.newton`` for 1 - c J.
 
@@ -463,8 +463,8 @@ def factorise(equations, c):
 
 @jit(
     cost=lambda equations, *_: (
-        30 * CALL_SECONDS
-        + 4 * CALL_SECONDS * equations.newton.rows.size * len(equations.frozen.a)
+        30 * LAZY_LIMITS.numpy_call
+        + 4 * LAZY_LIMITS.numpy_call * equations.newton.rows.size * len(equations.frozen.a)
         + 2e-8 * equations.x_r.size
     )
 )

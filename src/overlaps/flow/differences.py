@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base import check
-from ..activations.bound import SECOND_ORDER, central_differences
+from ..activations.bound import central_differences
 from ..gaussian.quadrature import gauss_hermite, legendre
 from ..gaussian.two_point import QUADRATIC
 from ..models.state import reciprocal
@@ -289,7 +289,7 @@ class DifferenceSystem(System):
             return values
 
         steps = DIFFERENCES.step, 0.0
-        return *central_differences(arrays, self.Z, self.w, pairs, steps, SECOND_ORDER), np.zeros((len(pairs), K))
+        return *central_differences(arrays, self.Z, self.w, pairs, steps), np.zeros((len(pairs), K))
 
     @property
     def S(self):

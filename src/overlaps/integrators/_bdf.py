@@ -4,9 +4,10 @@ The method is SciPy's BDF: the differentiation formulas (NDF) of Shampine and Re
 that stay equal for a while.  A run keeps the backward differences D^j y of the last steps, D^0 y = y.  A step of order
 k and length h predicts the sum of D^0 y to D^k y and solves
 
-    d = c f(t + h, prediction + d) - psi,    c = h / ALPHA[k],    psi = sum_(j = 1..k) GAMMA[j] D^j y / ALPHA[k]
+    d = c f(t + h, prediction + d) - psi,    c = h / alpha[k],    psi = sum_(j = 1..k) gamma[j] D^j y / alpha[k]
 
-for the correction d.  This d is D^(k + 1) at the new time, and ERROR_CONSTANT[k] d estimates the error of the step.
+for the correction d, with the coefficients ``NDF``.  This d is D^(k + 1) at the new time, and error[k] d estimates the
+error of the step.
 After k + 1 equal steps, orders k - 1, k, k + 1 are compared by the length that each would allow.  Another length needs
 other differences: ``rescale`` evaluates the same polynomial at other points.
 
@@ -90,11 +91,19 @@ class Row(NamedTuple):
 
 
 BDF_OPTIONS, BDF_REAL, BDF_INT, ROW = BDFOptions(), BDFReal(), BDFInt(), Row()
-# The formulas: KAPPA turns BDF into NDF, which have smaller errors at order 1 to 4 for some of the stability.
-KAPPA = np.array([0.0, -0.1850, -1 / 9, -0.0823, -0.0415, 0.0])
-GAMMA = np.array([0.0, *np.cumsum(1 / np.arange(1, BDF_OPTIONS.max_order + 1))])
-ALPHA = (1 - KAPPA) * GAMMA
-ERROR_CONSTANT = KAPPA * GAMMA + 1 / np.arange(1, BDF_OPTIONS.max_order + 2)
+
+
+class Formulas(NamedTuple):
+    """Coefficients of the formulas, by their order."""
+
+    # It turns BDF into NDF, which have smaller errors at order 1 to 4 for some of the stability.
+    kappa: np.ndarray = np.array([0.0, -0.1850, -1 / 9, -0.0823, -0.0415, 0.0])
+    gamma: np.ndarray = np.array([0.0, *np.cumsum(1 / np.arange(1, BDF_OPTIONS.max_order + 1))])
+    alpha: np.ndarray = (1 - kappa) * gamma
+    error: np.ndarray = kappa * gamma + 1 / np.arange(1, BDF_OPTIONS.max_order + 2)
+
+
+NDF = Formulas()
 
 
 @typed_namedtuple
@@ -175,7 +184,7 @@ def predict(D, order, atol, rtol, rows):
     n, entries = D.shape[1], D.reshape(D.size)
     ones, weights, at = np.empty(order + 1), np.empty(order + 1), np.empty(order + 1, np.int64)
     for i in range(order + 1):
-        ones[i], weights[i] = 1.0, GAMMA[i] / ALPHA[order]
+        ones[i], weights[i] = 1.0, NDF.gamma[i] / NDF.alpha[order]
     for first in range(0, n, BDF_OPTIONS.tile):
         last = min(first + BDF_OPTIONS.tile, n)
         for i in range(order + 1):
@@ -223,7 +232,7 @@ def newton_iteration(flow, closure, constants, schedule, work, equations, tolera
     """
     rows, real_state = steps.rows, steps.real_state
     tolerance, t_new, n, size_before = tolerances.newton, real_state[BDF_REAL.t_new], rows.shape[1], 0.0
-    c = (t_new - real_state[STEP_REAL.t]) / ALPHA[steps.int_state[BDF_INT.order]]
+    c = (t_new - real_state[STEP_REAL.t]) / NDF.alpha[steps.int_state[BDF_INT.order]]
     new, d, psi, scale = rows[ROW.y_new], rows[ROW.d], rows[ROW.psi], rows[ROW.scale]
     b, x, y, fraction = rows[ROW.residual], rows[ROW.x], rows[ROW.y], rows[ROW.fractions]
     clear(d)
@@ -279,12 +288,12 @@ def next_order(D, order, error, scale):
     """
     change, best = 0, error ** (-1.0 / (order + 1)) if error > 0.0 else inf
     if order > 1:
-        size = abs(ERROR_CONSTANT[order - 1]) * norm(D[order], scale)
+        size = abs(NDF.error[order - 1]) * norm(D[order], scale)
         lower = size ** (-1.0 / order) if size > 0.0 else inf
         if lower >= best:
             change, best = -1, lower
     if order < BDF_OPTIONS.max_order:
-        size = abs(ERROR_CONSTANT[order + 1]) * norm(D[order + 2], scale)
+        size = abs(NDF.error[order + 1]) * norm(D[order + 2], scale)
         higher = size ** (-1.0 / (order + 2)) if size > 0.0 else inf
         if higher > best:
             change, best = 1, higher
@@ -342,7 +351,7 @@ def attempt(iterate, flow, closure, constants, schedule, work, equations, tolera
         h = real_state[BDF_REAL.t_new] - t
         predict(D, order, atol, rtol, rows)
         if int_state[BDF_INT.factorised] == 0:
-            real_state[BDF_REAL.c] = h / ALPHA[order]
+            real_state[BDF_REAL.c] = h / NDF.alpha[order]
             factorise(equations, real_state[BDF_REAL.c])
             int_state[BDF_INT.factorised] = 1
             int_state[BDF_INT.factorisations] += 1
@@ -362,7 +371,7 @@ def attempt(iterate, flow, closure, constants, schedule, work, equations, tolera
         safety = BDF_OPTIONS.safety * (2 * limit + 1) / (2 * limit + iterations)
         for l in range(new.size):
             scale[l] = 1.0 / (atol * fraction[l] + rtol * abs(new[l]))
-        error = abs(ERROR_CONSTANT[order]) * norm(d, scale)
+        error = abs(NDF.error[order]) * norm(d, scale)
         if not error > 1.0:
             real_state[STEP_REAL.h] = h
             return RETURN.step_accepted, error, safety
@@ -428,7 +437,7 @@ def advance(
 
     ``iterate`` is ``newton_iteration``.  ``RETURN.new_jacobian`` requests a Jacobian at (``BDF_REAL.t_new``,
     ``ROW.y_new``), in the middle of a step, or before one under a schedule.  Output times are interpolated, because
-    landing on them would force small steps.  The accumulated error of eps_g sums ERROR_CONSTANT[k] d times the gradient
+    landing on them would force small steps.  The accumulated error of eps_g sums error[k] d times the gradient
     of eps_g over the steps.
     """
     rows, real_state, int_state = steps.rows, steps.real_state, steps.int_state
@@ -469,9 +478,9 @@ def advance(
         else:
             # a change of step or order rescales D, and the error of the step before is taken again
             if constants.error_size > 0.0:
-                change = difference_of_eps_g(closure, constants, schedule, work, y, eps_g, ERROR_CONSTANT[order], d)
+                change = difference_of_eps_g(closure, constants, schedule, work, y, eps_g, NDF.error[order], d)
             else:
-                change = ERROR_CONSTANT[order] * change_of_eps_g(constants, work, d)
+                change = NDF.error[order] * change_of_eps_g(constants, work, d)
             real_state[BDF_REAL.step_error] = abs(change) / max(eps_g, tolerances.least_atol)
         real_state[STEP_REAL.accumulated_error] += real_state[BDF_REAL.step_error]
         were_parallel = are_parallel

@@ -77,9 +77,16 @@ class StageRow(NamedTuple):
     n_rows: int = 16
 
 
-ERROR_OPTIONS, K_ROW = ErrorOptions(), StageRow()
-STAGES = np.vstack([DOP853.A, DOP853.B])  # the last one is the step itself
-NODES, E3, E5 = (np.ascontiguousarray(getattr(DOP853, x)) for x in ("C", "E3", "E5"))
+class Tableau(NamedTuple):
+    """Coefficients of the formula."""
+
+    stages: np.ndarray = np.vstack([DOP853.A, DOP853.B])  # the last one is the step itself
+    nodes: np.ndarray = np.ascontiguousarray(DOP853.C)
+    e3: np.ndarray = np.ascontiguousarray(DOP853.E3)  # error estimate of order 3
+    e5: np.ndarray = np.ascontiguousarray(DOP853.E5)  # error estimate of order 5
+
+
+ERROR_OPTIONS, K_ROW, TABLEAU = ErrorOptions(), StageRow(), Tableau()
 
 
 @jit(no_reference_counting=True)
@@ -220,13 +227,13 @@ def advance(flow, closure, constants, schedule, work, control, times, every_step
             h = h_abs = later - t
             eps_g = 0.0
             for i in range(first, 13):
-                at = t + NODES[i] * h if i < 12 else later
-                combine(y, h, STAGES[i], k, i, new)
+                at = t + TABLEAU.nodes[i] * h if i < 12 else later
+                combine(y, h, TABLEAU.stages[i], k, i, new)
                 eps_g = velocity(flow, closure, constants, schedule, work, min(at, last_time), new, k[i])
             int_state[STEP_INT.evaluations] += 13 - first
             first = 1
-            combine(zero, 1.0, E5, k, K_ROW.n_velocities, err5)
-            combine(zero, 1.0, E3, k, K_ROW.n_velocities, err3)
+            combine(zero, 1.0, TABLEAU.e5, k, K_ROW.n_velocities, err5)
+            combine(zero, 1.0, TABLEAU.e3, k, K_ROW.n_velocities, err3)
             fifth = third = 0.0
             for a in range(n):
                 scale = atol + rtol * max(abs(y[a]), abs(new[a]))

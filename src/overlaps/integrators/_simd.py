@@ -18,7 +18,7 @@ from ..flow.simd import N_LEARNING_NUMBERS, SimdWork, change_of_eps_g, flow, gat
 from ..flow.velocity import CompiledSchedule
 from ..models import factors, reached
 from ._batch import STATUS, Outcome, add_up
-from ._dop853 import E3, E5, K_ROW, NODES, STAGES, before_knot, rounding_error_of_sums, scaled_error
+from ._dop853 import K_ROW, TABLEAU, before_knot, rounding_error_of_sums, scaled_error
 from ._steps import Control
 
 
@@ -65,7 +65,6 @@ class Row(NamedTuple):
 
 
 LOCATION, ROW, INT_ROW = LocationOptions(), Row(), IntRow()
-ONE = np.ones(1)
 
 
 @typed_namedtuple
@@ -214,7 +213,8 @@ def begin(closure, queue, pieces, work, x, control, first_step, times):
                 lengths[at + i] = 1.0 if work.eps_g[i] > control.level else np.nan
                 for a in range(n):
                     slopes[at + i, a] = x.k[0, a, i]
-        add_stages(ONE, x.k, 1, x.y_new)
+        for a in range(n):
+            copy(x.k[0, a], x.y_new[a])
         add_increment(x)
         velocity(closure, queue, pieces, work, x, x.y_new, x.k[1])
         squares(x.k[1], x.k[0], x.y, x.y, control, real_state[ROW.error5])
@@ -263,16 +263,16 @@ def step(closure, queue, pieces, work, x, control):
     """Try a step of all lanes; fill the rows of ``real_state`` from ``ROW.error5`` on."""
     new, k, real_state, K, trains_v = x.y_new, x.k, x.real_state, queue.K, queue.trains_v
     for stage in range(1, 13):
-        add_stages(STAGES[stage], k, stage, new)
+        add_stages(TABLEAU.stages[stage], k, stage, new)
         add_increment(x)
         if pieces.channels.size > 0:
             for i in range(SIMD_WIDTH):
                 t = real_state[ROW.t, i]
-                at = t + NODES[stage] * real_state[ROW.h, i] if stage < 12 else real_state[ROW.t_new, i]
+                at = t + TABLEAU.nodes[stage] * real_state[ROW.h, i] if stage < 12 else real_state[ROW.t_new, i]
                 real_state[ROW.t_stage, i] = min(at, before_knot(pieces.knots, t))
         velocity(closure, queue, pieces, work, x, new, k[stage])
-    add_stages(E5, k, K_ROW.n_velocities, k[K_ROW.error5])
-    add_stages(E3, k, K_ROW.n_velocities, k[K_ROW.error3])
+    add_stages(TABLEAU.e5, k, K_ROW.n_velocities, k[K_ROW.error5])
+    add_stages(TABLEAU.e3, k, K_ROW.n_velocities, k[K_ROW.error3])
     squares(k[K_ROW.error5], k[K_ROW.zero], x.y, new, control, real_state[ROW.error5])
     squares(k[K_ROW.error3], k[K_ROW.zero], x.y, new, control, real_state[ROW.error3])
     change_of_eps_g(k[K_ROW.error5], K, trains_v, work, real_state[ROW.eps_g_error5])

@@ -24,13 +24,13 @@ OPTION_HINTS = {
 }
 # these names come before those of SciPy, whose DOP853 has no eps_g in its error control
 METHODS = {"DOP853": DOP853, "structured": StructuredBDF, "exponential": ExponentialMidpoint}
-NOT_STIFF = " (auto: not stiff over this interval)"
 
 
 class MethodOptions(NamedTuple):
-    """Tunable numbers of the choice of a method, and of the second run of certify=True."""
+    """Tunable numbers of the choice of a method, with a reason of it, and of the second run of certify=True."""
 
     max_derivative_bytes: float = 1e9  # size of the derivatives of the closure up to which "auto" takes structured BDF
+    not_stiff: str = " (auto: not stiff over this interval)"  # the reason for an explicit method
     # Least rtol where integrals are by Sobol points. Smaller: the step size becomes too small at the jumps of these
     # integrals; larger: errors of the steps come near those of the integrals, 1e-3.
     min_sobol_rtol: float = 1e-4
@@ -101,7 +101,7 @@ def choose_method(system, span, rtol, rate=None, fastest=1.0):
     """
     rate = max(fastest, 1e-300) * (fastest_rate(system) if rate is None else rate)
     if not stiff(span, rtol, rate):
-        return "DOP853", NOT_STIFF
+        return "DOP853", METHOD_OPTIONS.not_stiff
     explicit, exponential = 2 * span * rate, 300 * rtol**-0.5
     needed = f"DOP853 would need {explicit:.1g} evaluations for stability alone"
     no_jacobian_reason = _no_jacobian_reason(system)

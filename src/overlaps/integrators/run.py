@@ -41,12 +41,12 @@ class RunOptions(NamedTuple):
     window: int = 600
     evaluations_per_step: int = 12  # evaluations in a step of DOP853
     min_seconds: float = 10.0
+    # Message of a run that may be repeated with a projection.
+    lost_positivity: str = "the field covariance lost positivity"
 
 
 RUN_OPTIONS = RunOptions()
-LOST_POSITIVITY = "the field covariance lost positivity"
 ONE_STEP = (RK23, RK45, scipy.integrate.DOP853)  # SciPy's methods that may change h_abs between any two steps
-RETARGETABLE = (*ONE_STEP, Radau, BDF)  # solvers of SciPy that read t_bound anew at each step
 
 
 @dataclass
@@ -122,6 +122,7 @@ def integrate(system, y0, times, *, every_step, method, options, stop=None, leav
 def _drive(run, system, y, method, options, crossing, leave):
     interpolates = getattr(method, "interpolates", False)
     one_step = getattr(method, "one_step", issubclass(method, ONE_STEP))
+    retargetable = one_step or issubclass(method, (*ONE_STEP, Radau, BDF))  # they read t_bound anew at each step
     times = run.times
     knots = np.array([]) if system.evaluator is None else system.evaluator.inside(times[0], times[-1])
     system.close(y)
@@ -144,7 +145,7 @@ def _drive(run, system, y, method, options, crossing, leave):
         if solver.t >= bound:  # compiled steps that started before it have passed it
             continue
         jumped = system.enter(solver.t)
-        if (one_step or issubclass(method, RETARGETABLE)) and not (jumped and solver.t > times[0]):
+        if retargetable and not (jumped and solver.t > times[0]):
             # the same solver continues: its history of steps is still valid, because nothing jumped
             solver.t_bound, solver.status = bound, "running"
         else:
@@ -326,12 +327,12 @@ def _failure_reason(system, solver, failure, max_overlap, options):
     # the internal state of LSODA cannot be replaced by a projected one
     projected = system.psd is None or not isinstance(solver, LSODA)
     remedy = "Try smaller rtol and atol." if projected else "From a singular start try method='DOP853' or 'structured'."
-    return f"{LOST_POSITIVITY} (lowest eigenvalue {lowest:.3g}), an integration error. {remedy}"
+    return f"{RUN_OPTIONS.lost_positivity} (lowest eigenvalue {lowest:.3g}), an integration error. {remedy}"
 
 
 def allowed_negative_eigenvalue(rtol):
     """Negative eigenvalue of the fields, relative to their trace, that may be due to errors of the steps."""
-    return max(check.PSD_TOLERANCE, 10 * rtol)
+    return max(check.LIMITS.psd_tol, 10 * rtol)
 
 
 def _put(solver, compiled_steps, y):
@@ -362,7 +363,7 @@ def _lost_direction(system, solver, failure, atol):
     """
     if system.second_order > 0 or not system.closure.kinked:
         return None, ""
-    K, norms, fraction = system.model.K, np.diag(_field_covariance(system)), check.ZERO_NORM
+    K, norms, fraction = system.model.K, np.diag(_field_covariance(system)), check.LIMITS.zero_norm
     k = int(np.argmin(norms[:K]))
     phrase = f"Q_kk = {norms[k]:.3g}"
     if failure:

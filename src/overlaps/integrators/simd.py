@@ -1,7 +1,5 @@
 """Choice of batches whose states are stepped together in vector registers, and the call of their compiled steps."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from .._base import check
@@ -14,37 +12,27 @@ from ._simd import ADVANCE_SIMD_SIGNATURE, INT_ROW, ROW, Queue, SimdState, advan
 __all__ = ["simd_closure", "run_simd"]
 
 
-class SimdLimits(NamedTuple):
-    """Sizes up to which stepping several states together is faster; larger working sets leave the caches."""
-
-    max_eigenvalues: int = 8
-    max_fields: int = 12  # students and teachers
-    # Overlaps of all blocks for linear and quadratic units, whose closures cost less than the memory traffic of the
-    # flow.
-    max_polynomial_overlaps: int = 128
-
-
-SIMD_LIMITS = SimdLimits()
-
-
-def simd_closure(requested, models, bound, times):
+def simd_closure(requested, models, bound, times, *, max_eigenvalues=8, max_fields=12, max_polynomial_overlaps=128):
     """The closure of several states where a batch is stepped in SIMD lanes, or None; it depends on the shape only.
 
     Its kernels are compiled, or read from the disk. ``requested`` is True for batches of any size, False for none.
+    Up to the sizes ``max_...`` stepping several states together is faster; larger working sets leave the caches.
+    ``max_fields`` counts students and teachers, ``max_polynomial_overlaps`` the overlaps of all blocks for linear and
+    quadratic units, whose closures cost less than the memory traffic of the flow.
     """
-    first, L, limits = models[0], models[0].spectrum.L, SIMD_LIMITS
+    first, L = models[0], models[0].spectrum.L
     if requested is not None and not check.flag("simd", requested):
         return None
     n_overlaps = L * first.K * (first.K + 2 * first.M + 1) // 2
-    is_small = first.activation.code == ERF or n_overlaps <= limits.max_polynomial_overlaps
-    few = L <= limits.max_eigenvalues and first.K + first.M <= limits.max_fields
+    is_small = first.activation.code == ERF or n_overlaps <= max_polynomial_overlaps
+    few = L <= max_eigenvalues and first.K + first.M <= max_fields
     fits = bound.simd is not None and few and is_small
     if requested and not fits:
         raise ValueError(
             f"simd = True with {first.K} {first.activation.name} students, {first.M} {first.teacher_activation.name} "
             f"teachers and {L} eigenvalues; expected erf, linear or quadratic units of one kind, at most "
-            f"{limits.max_fields} of them and {limits.max_eigenvalues} eigenvalues, of linear and quadratic ones "
-            f"{limits.max_polynomial_overlaps} overlaps in all. Leave it out: other batches go one by one."
+            f"{max_fields} of them and {max_eigenvalues} eigenvalues, of linear and quadratic ones "
+            f"{max_polynomial_overlaps} overlaps in all. Leave it out: other batches go one by one."
         )
     if not fits or bound.compiled is None or times.size < 2 or (requested is None and len(models) < 2 * SIMD_WIDTH):
         return None

@@ -124,8 +124,8 @@ class GaussianMixture(Model):
             return joint
         # the teachers' means from these blocks determine the coefficients of the combinations
         means, total = state.nu - self._means_with_variance(state).sum(axis=0), self.gram[constant].sum(axis=0)
-        coefficients = means @ np.linalg.pinv(total, rcond=check.PSD_TOLERANCE, hermitian=True)
-        if np.max(np.abs(coefficients @ total - means)) > check.PSD_TOLERANCE * max(1.0, np.max(np.abs(state.nu))):
+        coefficients = means @ np.linalg.pinv(total, rcond=check.LIMITS.psd_tol, hermitian=True)
+        if np.max(np.abs(coefficients @ total - means)) > check.LIMITS.psd_tol * max(1.0, np.max(np.abs(state.nu))):
             raise check.refused("nu", state.nu.tolist(), "sums of h / s and, where s = 0, of rows of gram.")
         rows = np.zeros((K + M + C, K + C))
         rows[:K, :K], rows[K : K + M, K:], rows[K + M :, K:] = np.eye(K), coefficients, np.eye(C)

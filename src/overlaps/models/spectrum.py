@@ -149,7 +149,7 @@ class Spectrum(Immutable):
         rank = N if rank is None else check.count("rank", rank, least=0)
         values, vectors = np.linalg.eigh((Sigma + Sigma.T) / 2)
         values, vectors = values[::-1], vectors[:, ::-1]
-        if values[-1] < -check.PSD_TOLERANCE * np.sum(np.abs(values)):
+        if values[-1] < -check.LIMITS.psd_tol * np.sum(np.abs(values)):
             raise ValueError(f"Sigma is not positive semi-definite: its lowest eigenvalue is {values[-1]:.3g}.")
         values = np.where(values > EIGENVALUE_TOL * values[0], values, 0.0)  # zero within the error of eigh
         values = (1 - shrinkage) * values + shrinkage * values.mean()

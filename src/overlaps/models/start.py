@@ -134,7 +134,7 @@ def overlap_factor(joint, n, block=0):
     norm = np.sqrt(np.maximum(np.diag(joint), 0.0))
     norm[norm == 0.0] = 1.0
     values, vectors = np.linalg.eigh(joint / np.outer(norm, norm))
-    tolerance = check.PSD_TOLERANCE * len(values)
+    tolerance = check.LIMITS.psd_tol * len(values)
     if values[0] < -tolerance:
         raise ValueError(
             f"the overlaps of block {block} have a correlation matrix with eigenvalue {values[0]:.3g}; expected a "
@@ -209,7 +209,7 @@ def all_fit(models, starts):
     q, r, tau, T, s = (np.array([getattr(x, name) for _, x in pairs]) for name in ("q", "r", "tau", "T", "s"))
     S = gram(np.einsum("bl,blij->bij", s, q), r.sum(axis=1), T)
     positive = all(
-        np.all(np.linalg.eigvalsh(x)[..., 0] >= -check.PSD_TOLERANCE * np.trace(x, axis1=-2, axis2=-1))
+        np.all(np.linalg.eigvalsh(x)[..., 0] >= -check.LIMITS.psd_tol * np.trace(x, axis1=-2, axis2=-1))
         for x in (gram(q, r, tau), S)
     )
     return (

@@ -421,7 +421,7 @@ def _check_latent_teacher(state):
     with_variance = state.s > 0
     nonlinear = state.T - np.sum(state.tau[with_variance] / state.s[with_variance, None, None], axis=0)
     lowest = np.linalg.eigvalsh(nonlinear)[0]
-    if lowest < -check.PSD_TOLERANCE * np.trace(state.T):
+    if lowest < -check.LIMITS.psd_tol * np.trace(state.T):
         raise ValueError(
             f"T - sum_l tau^l / s_l is not positive semi-definite: its lowest eigenvalue is {lowest:.3g}. The linear "
             "component of the teacher cannot exceed the teacher; check the scales of tau and T."

@@ -261,7 +261,7 @@ def recorded_steps(alpha, N, begin=0.0, *, intervals=200):
     Records of an interval are equidistant: more ``intervals`` between them cost memory and little time.
     """
     times, interval = output_times(alpha, begin)
-    if times[-1] * N > check.MAX_INTEGER:
+    if times[-1] * N > check.LIMITS.max_integer:
         raise ValueError(
             f"alpha = {times[-1]:g} at N = {N:g} takes {times[-1] * N:.3g} steps; expected less than 2^63 = 9.2e18."
         )

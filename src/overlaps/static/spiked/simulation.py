@@ -286,8 +286,8 @@ def _setup(student, target, noise, d, beta, rows, alpha, lam, fractions, test, l
 def _positive(name, value):
     """One or more finite numbers > 0, in any shape."""
     values = check.floats(name, value, "finite numbers > 0")
-    if values.size == 0 or not np.all((values > 0) & (values < check.MAX_MAGNITUDE)):
-        raise check.refused(name, value, f"finite numbers > 0 and below {check.MAX_MAGNITUDE:g}, at least one.")
+    if values.size == 0 or not np.all((values > 0) & (values < check.LIMITS.max_magnitude)):
+        raise check.refused(name, value, f"finite numbers > 0 and below {check.LIMITS.max_magnitude:g}, at least one.")
     return values
 
 

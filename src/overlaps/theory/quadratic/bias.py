@@ -278,7 +278,7 @@ def _orthonormal(S):
     S = check.array("S", S, ("K", "M"), filled=True)
     _, M = realisable(*S.shape)
     gap = np.max(np.abs(S.T @ S - np.eye(M)))
-    if gap > check.PSD_TOLERANCE:
+    if gap > check.LIMITS.psd_tol:
         raise ValueError(f"S^T S differs from the identity by {gap:.3g}; expected orthonormal columns: S = polar(R).")
     return S
 
