@@ -121,7 +121,7 @@ def integrate(system, y0, times, *, every_step, method, options, stop=None, leav
 
 def _drive(run, system, y, method, options, crossing, leave):
     interpolates = getattr(method, "interpolates", False)
-    one_step = getattr(method, "one_step", issubclass(method, ONE_STEP))
+    one_step = issubclass(method, ONE_STEP)
     times = run.times
     knots = np.array([]) if system.evaluator is None else system.evaluator.inside(times[0], times[-1])
     system.close(y)

@@ -85,13 +85,13 @@ FEATURES = {
 }
 
 # Names of functions, and of methods that support less than their function.
-METHODS = "method = 'structured'", "method = 'exponential'"
+STRUCTURED = "method = 'structured'"
 _LINEAR = "theory.linear.reduce", "theory.linear.multi_pass"
 _STATIONARY, _PLATEAU_STATE = "theory.stationary_points", "theory.plateau.plateau_state"
 _HIERARCHY = "theory.cayley_hamilton.solve"
 _FIXED_POINTS = "linearise", "fixed_point", "critical_eta"
 FUNCTIONS = (
-    "solve", "solve_many", *METHODS, "simulate", "method = 'reduced'", "closure", "field_average", *_FIXED_POINTS,
+    "solve", "solve_many", STRUCTURED, "simulate", "method = 'reduced'", "closure", "field_average", *_FIXED_POINTS,
     "plateaus", "plateau", "fluctuations", "theory.escape", "hessian", "optimal_schedule", "compress", _STATIONARY,
     _PLATEAU_STATE, _HIERARCHY, *_LINEAR,
 )  # fmt: skip
@@ -111,7 +111,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "batches": _LINEAR[:1],
     "flow": ("critical_eta", *_FINITE_N),
     "sphere": (
-        "classes", "Mixed", "low_rank", "distilled", "late", *METHODS, *_FINITE_N, "optimal_schedule", _PLATEAU_STATE,
+        "classes", "Mixed", "low_rank", "distilled", "late", STRUCTURED, *_FINITE_N, "optimal_schedule", _PLATEAU_STATE,
         _HIERARCHY, *_LINEAR,
     ),
     "drift": (
@@ -121,21 +121,21 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "trained_v": ("low_rank", "late", _PLATEAU_STATE, *_LINEAR),
     "several": (_STATIONARY,),
     "rule": (
-        "classes", "latents", "Mixed", "low_rank", "distilled", "late", METHODS[1], "hessian", "optimal_schedule",
-        _STATIONARY, _PLATEAU_STATE, _HIERARCHY, *_LINEAR,
+        "classes", "latents", "Mixed", "low_rank", "distilled", "late", "hessian", "optimal_schedule", _STATIONARY,
+        _PLATEAU_STATE, _HIERARCHY, *_LINEAR,
     ),
-    "tokens_by_block": ("s(alpha)", "sums", "closure", *METHODS, "fluctuations", "compress"),
+    "tokens_by_block": ("s(alpha)", "sums", "closure", STRUCTURED, "fluctuations", "compress"),
     "classes": (
         "Mixed", "low_rank", "distilled", "Stages", "s(alpha)", "late", "sums", "field_average", *_FINITE_N, "hessian",
         "optimal_schedule", _STATIONARY, _PLATEAU_STATE, _HIERARCHY, *_LINEAR,
     ),
-    "ratios": ("latents", *METHODS, "compress"),
+    "ratios": ("latents", STRUCTURED, "compress"),
     "latents": ("Mixed", "low_rank", "distilled", "s(alpha)", "late", *_FINITE_N, _PLATEAU_STATE, _HIERARCHY, *_LINEAR),
     "kinked": ("late",),
     "distilled": ("late",),
     "Mixed": ("low_rank", "late", "sums", "certify", "plateaus", *_SINGLE_TASK),
     "low_rank": (
-        "Stages", "late", "sums", "certify", *METHODS, "plateaus", "fluctuations", "optimal_schedule", *_SINGLE_TASK,
+        "Stages", "late", "sums", "certify", STRUCTURED, "plateaus", "fluctuations", "optimal_schedule", *_SINGLE_TASK,
     ),
     "Stages": ("late", "sums", "certify", "fluctuations", *_SINGLE_TASK),
     "eta(alpha)": _AUTONOMOUS,
@@ -143,7 +143,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "noise(alpha)": ("late", *_AUTONOMOUS),
     "weight_decay(alpha)": ("late", *_AUTONOMOUS),
     "batch_size(alpha)": _AUTONOMOUS,
-    "s(alpha)": ("late", "sums", "solve_many", *METHODS, "hessian", *_AUTONOMOUS),
+    "s(alpha)": ("late", "sums", "solve_many", STRUCTURED, "hessian", *_AUTONOMOUS),
     "late": ("sums", "solve_many"),
     "sums": ("plateaus", *_FINITE_N),
     "certify": ("solve_many",),
@@ -163,7 +163,7 @@ IMPLIED = {
 }
 # Features that are options of a call; functions with such options; functions that take schedules, or results with one.
 _OPTIONS = "late", "sums", "stop", "certify"
-_WITH_OPTIONS = "solve", "solve_many", *METHODS, *_AUTONOMOUS
+_WITH_OPTIONS = "solve", "solve_many", STRUCTURED, *_AUTONOMOUS
 _WITH_SCHEDULES = *_WITH_OPTIONS, "simulate", "method = 'reduced'", "field_average", "hessian"
 # Reason or advice for a pair of features, or of a feature and a function, at the end of the message.
 HINTS = {
@@ -177,7 +177,6 @@ HINTS = {
     ("tokens_by_block", "closure"): "The closure depends on the overlaps of each block; use ov.solve.",
     ("several", _STATIONARY): "Expected L = 1; elsewhere ov.fixed_point from guesses, such as slow records of a curve.",
     ("flow", "critical_eta"): "The stability of a gradient flow does not depend on eta.",
-    ("low_rank", METHODS[0]): "Try 'DOP853', or 'LSODA' of SciPy.",
     ("s(alpha)", "hessian"): "hessian(model, traj[i]) is that of a record at the eigenvalues of the model.",
     **{(name, x): _HINT_AUTONOMOUS for name in FEATURES if name.endswith("(alpha)") for x in _AUTONOMOUS},
     **{("sums", x): "Solve with blocks=True, or record the time that matters." for x in _AUTONOMOUS},
@@ -185,7 +184,7 @@ HINTS = {
 }
 # Advice for a function without a hint of its own.
 _ALTERNATIVES = (
-    dict.fromkeys(METHODS, "Try 'DOP853', or 'LSODA' of SciPy.")
+    {STRUCTURED: "Try 'DOP853', or 'LSODA' of SciPy."}
     | dict.fromkeys(_FINITE_N, "Simulate: ov.simulate(model, N=, alpha=, rng=, runs=).")
     | {"method = 'reduced'": "Try 'direct'.", "solve_many": "Call ov.solve, or ov.sweep over it."}
 )
