@@ -99,7 +99,7 @@ def draw_slopes(ax):
 # K = M = 40 students of random teachers at L = N = 512, in gradient flow from one draw, to four times the paper's last
 # time. Each block contains a single eigenvector, so that its overlaps are products of weights. The flow of the 40 x 512
 # weights, :math:`dw_l/d\alpha = s_l (A w_l + B w^*_l)`, is therefore equivalent to the flow of the overlaps, at 2 % of
-# the cost. Steps are exponential midpoint steps, as those of the library's ``method="exponential"``.
+# the cost. Steps are exponential midpoint steps, which are exact if the closure does not change.
 class Weights:
     """Gradient flow of erf students with one eigenvector per eigenvalue, closure fixed at W (K, N): linear in W."""
 

@@ -44,10 +44,8 @@ def setting(M, L, N, seed, K=None):
 
 def end_of_plateau(model, start, rate, height, ax=None, label=None):
     """Alpha at which eps_g has fallen to 0.9 of the height; the curve is drawn on ``ax``."""
-    wide = model.K > 12
-    method, rtol = ("exponential", 1e-4) if wide else ("structured", 1e-6)
     alpha = np.r_[0, np.geomspace(0.05, 30, 800) / rate]  # 0.8 % apart
-    traj = ov.solve(model, start, alpha, method=method, rtol=rtol, blocks=False)
+    traj = ov.solve(model, start, alpha, method="structured", rtol=1e-6, blocks=False)
     assert traj.success and traj.eps_g[-1] < 0.9 * height
     behind = np.flatnonzero((traj.alpha > 3 / rate) & (traj.eps_g < 0.9 * height))[0]
     if ax is not None:

@@ -313,7 +313,7 @@ def test_bad_arguments_are_refused_before_any_work(change, words):
         ov.solve(model, start_of(model), options.pop("alpha"), **options)
 
 
-@pytest.mark.parametrize("method", ["DOP853", "structured", "exponential", "RK45"])
+@pytest.mark.parametrize("method", ["DOP853", "structured", "RK45"])
 @pytest.mark.parametrize("name", ["min_step", "jac", "system"])
 def test_options_that_no_explicit_solver_knows_are_refused(method, name):
     model = ov.committee_machine(1, 1, eta=0.5)
@@ -449,7 +449,7 @@ def test_at_goes_back_to_where_the_overlaps_hold_the_differences():
     np.testing.assert_allclose(late.at(63.0).R, ov.solve(model, start, [63.0], **options).R[0], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("method", ["structured", "DOP853", "exponential"])
+@pytest.mark.parametrize("method", ["structured", "DOP853"])
 def test_the_floor_knows_the_error_of_the_integrator(method):
     """Linear unit on an almost flat spectrum, against the exact solution: rounding is far below the error."""
     spectrum = ov.power_law(beta=0.1, L=32)
@@ -532,19 +532,18 @@ def shrinking(**options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["DOP853", scipy.integrate.DOP853, "RK45", "structured", "exponential", "LSODA"])
+@pytest.mark.parametrize("method", ["DOP853", scipy.integrate.DOP853, "RK45", "structured", "LSODA"])
 def test_a_norm_that_vanishes_ends_a_gradient_flow(method):
     """Exact: with R = 0, u = sqrt(Q) obeys u' = -eta (u + 2/pi), and reaches zero at log(1 + pi u_0/2) / eta."""
     model, start = shrinking()
-    rtol = 1e-4 if method == "exponential" else 1e-8
     with pytest.warns(RuntimeWarning, match="student 0 has shrunk to norm zero"):
-        traj = ov.solve(model, start, (0.0, 10.0), method=method, rtol=rtol)
+        traj = ov.solve(model, start, (0.0, 10.0), method=method)
     assert not traj.success and traj.nfev < 5000
     end = np.log(1 + np.pi / 4) / model.eta
     # it stops at u = 1e-6, 5e-6 before the end, at the beginning of a step that may be ten times as long
     assert traj.alpha[-1] == pytest.approx(end, abs=1e-4)
     u = (0.5 + 2 / np.pi) * np.exp(-model.eta * traj.alpha) - 2 / np.pi
-    np.testing.assert_allclose(np.sqrt(traj.Q[:, 0, 0]), u, atol=10 * rtol)
+    np.testing.assert_allclose(np.sqrt(traj.Q[:, 0, 0]), u, atol=1e-7)
 
 
 def test_a_smaller_atol_follows_a_norm_further_down():

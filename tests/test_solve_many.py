@@ -185,11 +185,10 @@ def test_every_option_means_what_it_means_to_solve(seed):
         "stop": some(rng, [None, 0.2, lambda alpha, state: state.Q[0, 0] - 1.1 * joint[0, 0, 0] @ joint[0, 0, 0]]),
         "blocks": some(rng, [True, False]), "rtol": some(rng, [1e-8, 1e-5]), "atol": some(rng, [None, 1e-9]),
         "schedule": some(rng, [None, ramp, {"noise": ramp, "eta": ov.Schedule.power(0.6, scale=2.0)}]),
-        "method": some(rng, [*["structured", "exponential"][: 2 * (constraint is None)], "auto", "DOP853", "RK45"]),
+        "method": some(rng, [*["structured"][: constraint is None], "auto", "DOP853", "RK45"]),
         "alpha": some(rng, [[0.0, 0.7, 3.1], [1.3, 3.1]]),
     }  # fmt: skip
-    if options["method"] != "exponential":
-        options |= some(rng, [{}, {"max_step": 0.31, "first_step": 2e-3}])
+    options |= some(rng, [{}, {"max_step": 0.31, "first_step": 2e-3}])
     batch = many(models, starts, threads=some(rng, [1, 2]), **options)
     for i, traj in enumerate(one_by_one(models, starts, **options)):
         assert batch[i] == traj
@@ -404,9 +403,9 @@ def test_no_trajectory_begins_where_one_is_refused(monkeypatch):
     models = [MODEL, MODEL, dataclasses.replace(MODEL, constraint="sphere")]
     monkeypatch.setattr(overlaps.integrators.batch, "run_all", None)
     with pytest.raises(
-        ValueError, match=r"method = 'exponential' does not support students of fixed norm.*models\[2\] = "
+        ValueError, match=r"method = 'structured' does not support students of fixed norm.*models\[2\] = "
     ):
-        ov.solve_many(models, MODEL.random_start(N=1200, rng=1), ALPHA, method="exponential")
+        ov.solve_many(models, MODEL.random_start(N=1200, rng=1), ALPHA, method="structured")
 
 
 def test_the_exception_of_all_is_raised_with_its_cause():
@@ -496,7 +495,7 @@ def test_schedules_that_are_none_are_refused_before_any_work(schedule, words):
         ov.solve_many(models, models[0].random_start(N=1200, rng=1), ALPHA, schedule=schedule)
 
 
-@pytest.mark.parametrize("method", ["DOP853", "structured", "exponential", "BDF"])
+@pytest.mark.parametrize("method", ["DOP853", "structured", "BDF"])
 def test_a_single_time_takes_any_first_step(method):
     """The start alone: no step is made."""
     start, options = MODEL.random_start(N=300, rng=1), {"first_step": 0.3, "method": method}

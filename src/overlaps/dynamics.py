@@ -112,14 +112,13 @@ def solve(
     method : str or OdeSolver class
         The integrator:
 
-        - "auto": "DOP853" for short or non-stiff problems, "structured" otherwise; ``Trajectory.method`` names the
-          choice and its reason.
+        - "auto": "DOP853" for short or non-stiff problems and where the closure has no Jacobian, "structured"
+          otherwise; ``Trajectory.method`` names the choice and its reason.
         - "DOP853": SciPy's method, with eps_g in its error control (:class:`~overlaps.integrators.dop853.DOP853`).
         - "structured": for stiff problems and long times (:class:`~overlaps.integrators.bdf.StructuredBDF`).
-        - "exponential": moderate accuracy (:class:`~overlaps.integrators.exponential.ExponentialMidpoint`).
         - any other name that ``scipy.integrate.solve_ivp`` accepts, or a subclass of ``scipy.integrate.OdeSolver``.
     rtol, atol : float
-        Tolerances on the overlaps; atol is min(1e-12, 1e-4 rtol) by default. The first four methods also control the
+        Tolerances on the overlaps; atol is min(1e-12, 1e-4 rtol) by default. The first three methods also control the
         relative error of eps_g, down to rounding: that of Q and R, or with "structured" about 5e-14 for erf and 5e-15
         for linear units. For a :class:`~overlaps.activations.rule.Rule` they do so if its averages are accurate to
         1e-8. ``Trajectory.eps_floor`` estimates the remaining error of eps_g; ``late=True`` resolves smaller values.
@@ -132,8 +131,8 @@ def solve(
         Resolve eps_g of perfectly learnable problems down to 1e-200; smaller values are returned as 0.0 or rounding.
         Rounding of Q and R hides eps_g below about 1e-16. Once every student has nearly learned its teacher, the
         overlaps of the differences of students and teachers are therefore integrated in place of Q and R
-        (:mod:`overlaps.flow.differences`); with "exponential", by "structured". If v differs from v*, or a student
-        learns no teacher, Q and R are integrated to the end.
+        (:mod:`overlaps.flow.differences`). If v differs from v*, or a student learns no teacher, Q and R are integrated
+        to the end.
 
         Supported: erf, linear and quadratic units, the same on both sides, and K = M. Refused: other activations
         (relu, tanh, ...), label noise, weight decay, a trained second layer and teachers of latents. Linear networks

@@ -23,7 +23,7 @@ OTHER = {"relu": ov.relu, "leaky_relu": ov.leaky_relu(0.3)}
 SMOOTH = ("erf", "linear", "quadratic", "tanh")
 ACTIVATIONS = ODD | EVEN | OTHER
 KINKED = ("relu", "leaky_relu", "absolute")
-METHODS = ("auto", "structured", "exponential", "DOP853", "RK45", "BDF", "LSODA", "Radau")
+METHODS = ("auto", "structured", "DOP853", "RK45", "BDF", "LSODA", "Radau")
 
 # examples are seeds of random numbers: shrinking them says nothing and takes long
 drawn = {"deadline": None, "derandomize": True, "phases": [Phase.generate]}

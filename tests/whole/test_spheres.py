@@ -161,7 +161,6 @@ def refusals():
     begin = isotropic.random_start(N=100, rng=1)
     empty = ov.State.from_overlaps(isotropic, Q=np.diag([1.0, 0.0]), R=np.zeros((2, 2)), T=np.eye(2))
     yield "structured", lambda: ov.solve(model, start, [1.0], method="structured")
-    yield "exponential", lambda: ov.solve(model, start, [1.0], method="exponential")
     yield "late", lambda: ov.solve(isotropic, begin, [1.0], late=True)
     yield "norms", lambda: ov.solve(isotropic, empty, [1.0])
     yield "constraint", lambda: ov.committee_machine(1, 1, eta=1.0, constraint="ball")
@@ -173,7 +172,7 @@ def refusals():
     yield "constraint", lambda: ov.theory.cayley_hamilton.solve(isotropic, begin, [1.0])
 
 
-@pytest.mark.parametrize("case", range(11))
+@pytest.mark.parametrize("case", range(10))
 def test_what_is_refused_is_refused_by_name(case):
     name, call = list(refusals())[case]
     with pytest.raises(ValueError, match=name):

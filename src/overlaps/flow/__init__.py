@@ -10,9 +10,9 @@
 """
 
 from ._flow import FLOW, add, clear, copy, dot, flow, flow_for, gather, gather_groups, mix, tightening
-from ._newton import correct, factorise, rotate, rotate_back
+from ._newton import correct, factorise
 
 __all__ = [
     "FLOW", "add", "clear", "copy", "correct", "dot", "factorise", "flow", "flow_for", "gather", "gather_groups", "mix",
-    "rotate", "rotate_back", "tightening",
+    "tightening",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
-from ..models.features import METHODS, check_features
+from ..models.features import STRUCTURED, check_features
 from ._newton import Eigenspaces, Equations, Factorised, Frozen, correct, factorise, rotate
 
 __all__ = ["Equations", "Jacobian", "jacobian", "jacobian_of"]
@@ -134,7 +134,7 @@ class Jacobian:
     def factorised(self, c):
         """1 - c J, with a method ``solve``; O(L) in time and memory."""
         # refuses spheres, because no frame makes the Jacobian diagonal there
-        check_features(METHODS[0], self.system.model)
+        check_features(STRUCTURED, self.system.model)
         return NewtonMatrix(self.rotated, self.unit, c)
 
     def __rmul__(self, c):

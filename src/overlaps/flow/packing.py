@@ -35,12 +35,6 @@ class Packing:
         q[..., i, j] = q[..., j, i] = rows[..., self.crossed :]
         return q, np.ascontiguousarray(rows[..., : self.crossed]).reshape(*lead, L, K, M), v
 
-    def arguments(self, y, s):
-        """The closure's arguments g = (triangle of Q, R, v) of y (size,), with eigenvalues s (L,)."""
-        L = len(s)
-        rows = y[: L * self.entries].reshape(self.entries, L)
-        return np.concatenate([rows[self.crossed :] @ s, rows[: self.crossed].sum(axis=1), y[L * self.entries :]])
-
     @property
     def summed(self):
         """Layout of the sums over blocks (Q, R, v): that of one block."""
@@ -54,7 +48,7 @@ class Packing:
         return np.concatenate([np.cumsum(rows, axis=1)[:, -1], y[L * self.entries :]])
 
     def reading(self, s):
-        """The matrix G (d_g, size) with ``arguments(y, s)`` = G y."""
+        """The matrix G (d_g, size) with g = G y, for eigenvalues s (L,)."""
         L, d = len(s), self.entries + self.size - len(s) * self.entries
         G = np.zeros((d, self.size))
         G[: self.triangle, L * self.crossed : L * self.entries] = np.kron(np.eye(self.triangle), s)

@@ -101,7 +101,7 @@ def evolve(
         if system.psd is not None and run.success:
             _check_singular_start(system, run, solver, common["options"], close)
         if run.left:
-            _follow_differences(system, run, getattr(solver, "late_solver", solver), common)
+            _follow_differences(system, run, solver, common)
     # the start is a record only if it was requested, or if nothing else was reached
     first = int(not every_step and np.ravel(alpha)[0] != start.alpha and len(run.alpha) > 1)
     q, r, v = unpack(np.array(run.y[first:]))

@@ -13,7 +13,6 @@ from ..flow.system import System, fastest_rate
 from ..models.features import check_features
 from .bdf import StructuredBDF
 from .dop853 import DOP853
-from .exponential import ExponentialMidpoint
 
 DEFAULT_STEPS = {"max_step": np.inf, "first_step": None, "min_step": 0.0}  # the solvers' own step control
 OPTION_HINTS = {
@@ -23,7 +22,7 @@ OPTION_HINTS = {
     "tol": "Tolerances are rtol= and atol=.",
 }
 # these names come before those of SciPy, whose DOP853 has no eps_g in its error control
-METHODS = {"DOP853": DOP853, "structured": StructuredBDF, "exponential": ExponentialMidpoint}
+METHODS = {"DOP853": DOP853, "structured": StructuredBDF}
 
 
 class MethodOptions(NamedTuple):
@@ -87,8 +86,8 @@ def solver_class(method):
     elif isinstance(method, type) and issubclass(method, OdeSolver):
         return method
     raise ValueError(
-        f"method = {check.shown(method)}; expected 'auto', 'structured', 'exponential', a solve_ivp name (RK45, RK23, "
-        "DOP853, Radau, BDF, LSODA) or a subclass of scipy.integrate.OdeSolver."
+        f"method = {check.shown(method)}; expected 'auto', 'structured', a solve_ivp name (RK45, RK23, DOP853, "
+        "Radau, BDF, LSODA) or a subclass of scipy.integrate.OdeSolver."
     )
 
 
@@ -96,22 +95,18 @@ def choose_method(system, span, rtol, rate=None, fastest=1.0):
     """Name of a method for the System over an interval of alpha, and the reason in parentheses; ``rate`` if known.
 
     The costs are estimates, in evaluations of the right-hand side: DOP853 makes steps of 12 evaluations not longer
-    than 6 / (fastest rate); BDF, of order 5, needs about 500 rtol^(-1/5) at any length (its solves counted), the
-    exponential step, of order 2, about 300 rtol^(-1/2). ``fastest`` is the largest factor of a schedule on eta.
+    than 6 / (fastest rate); BDF, of order 5, needs about 500 rtol^(-1/5) at any length (its solves counted).
+    ``fastest`` is the largest factor of a schedule on eta.
     """
     rate = max(fastest, 1e-300) * (fastest_rate(system) if rate is None else rate)
     if not stiff(span, rtol, rate):
         return "DOP853", METHOD_OPTIONS.not_stiff
-    explicit, exponential = 2 * span * rate, 300 * rtol**-0.5
-    needed = f"DOP853 would need {explicit:.1g} evaluations for stability alone"
+    needed = f"DOP853 would need {2 * span * rate:.1g} evaluations for stability alone"
     no_jacobian_reason = _no_jacobian_reason(system)
     if system.model.spherical:
         return "DOP853", f" (auto: {needed}, but the implicit methods do not support constraint='sphere')"
     if no_jacobian_reason is None:
         return "structured", f" (auto: {needed})"
-    gradient = len(system.model.groups) == 1 and np.isfinite(system.closure.gradient_rate) and type(system) is System
-    if exponential < explicit and gradient:
-        return "exponential", f" (auto: {needed}; no structured BDF because {no_jacobian_reason})"
     return "DOP853", f" (auto: stiff, but no structured BDF because {no_jacobian_reason})"
 
 

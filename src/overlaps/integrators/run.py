@@ -121,8 +121,8 @@ def integrate(system, y0, times, *, every_step, method, options, stop=None, leav
 
 def _drive(run, system, y, method, options, crossing, leave):
     interpolates = getattr(method, "interpolates", False)
-    one_step = getattr(method, "one_step", issubclass(method, ONE_STEP))
-    retargetable = one_step or issubclass(method, (*ONE_STEP, Radau, BDF))  # they read t_bound anew at each step
+    one_step = issubclass(method, ONE_STEP)
+    retargetable = issubclass(method, (*ONE_STEP, Radau, BDF))  # they read t_bound anew at each step
     times = run.times
     knots = np.array([]) if system.evaluator is None else system.evaluator.inside(times[0], times[-1])
     system.close(y)

@@ -84,12 +84,11 @@ FEATURES = {
     "certify": _option("certify=True", "certify", False),
 }
 
-# Methods that support less than their functions.
-METHODS = "method = 'structured'", "method = 'exponential'"
+STRUCTURED = "method = 'structured'"  # a method that supports less than its function
 
 
 class FunctionGroups(NamedTuple):
-    """Names of functions and of ``METHODS``, by a property that they share."""
+    """Names of functions and of methods, by a property that they share."""
 
     fixed_points: tuple[str, ...] = "linearise", "fixed_point", "critical_eta"
     finite_N: tuple[str, ...] = "fluctuations", "theory.escape"  # for SGD at finite N
@@ -104,14 +103,14 @@ class FunctionGroups(NamedTuple):
         *theory,
     )  # fmt: skip
     # They take options that are features; they take schedules, or results with one.
-    options: tuple[str, ...] = "solve", "solve_many", *METHODS, *autonomous
+    options: tuple[str, ...] = "solve", "solve_many", STRUCTURED, *autonomous
     schedules: tuple[str, ...] = *options, "simulate", "method = 'reduced'", "field_average", "hessian"
 
 
 GROUPS = FunctionGroups()
 # All functions, and the methods that support less than their function.
 FUNCTIONS = (
-    "solve", "solve_many", *METHODS, "simulate", "method = 'reduced'", "closure", "field_average",
+    "solve", "solve_many", STRUCTURED, "simulate", "method = 'reduced'", "closure", "field_average",
     *GROUPS.fixed_points, "plateaus", "plateau", "fluctuations", "theory.escape", "hessian", "optimal_schedule",
     "compress", *GROUPS.theory,
 )  # fmt: skip
@@ -123,7 +122,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "batches": ("theory.linear.reduce",),
     "flow": ("critical_eta", *GROUPS.finite_N),
     "sphere": (
-        "classes", "Mixed", "low_rank", "distilled", "late", *METHODS, *GROUPS.finite_N, "optimal_schedule",
+        "classes", "Mixed", "low_rank", "distilled", "late", STRUCTURED, *GROUPS.finite_N, "optimal_schedule",
         *GROUPS.theory[1:],
     ),
     "drift": (
@@ -133,21 +132,21 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "trained_v": ("low_rank", "late", "theory.plateau.plateau_state", *GROUPS.linear),
     "several": ("theory.stationary_points",),
     "rule": (
-        "classes", "latents", "Mixed", "low_rank", "distilled", "late", METHODS[1], "hessian", "optimal_schedule",
+        "classes", "latents", "Mixed", "low_rank", "distilled", "late", "hessian", "optimal_schedule",
         *GROUPS.theory,
     ),
-    "tokens_by_block": ("s(alpha)", "sums", "closure", *METHODS, "fluctuations", "compress"),
+    "tokens_by_block": ("s(alpha)", "sums", "closure", STRUCTURED, "fluctuations", "compress"),
     "classes": (
         "Mixed", "low_rank", "distilled", "Stages", "s(alpha)", "late", "sums", "field_average", *GROUPS.finite_N,
         "hessian", "optimal_schedule", *GROUPS.theory,
     ),
-    "ratios": ("latents", *METHODS, "compress"),
+    "ratios": ("latents", STRUCTURED, "compress"),
     "latents": ("Mixed", "low_rank", "distilled", "s(alpha)", "late", *GROUPS.finite_N, *GROUPS.theory[1:]),
     "kinked": ("late",),
     "distilled": ("late",),
     "Mixed": ("low_rank", "late", "sums", "certify", "plateaus", *GROUPS.single_task),
     "low_rank": (
-        "Stages", "late", "sums", "certify", *METHODS, "plateaus", "fluctuations", "optimal_schedule",
+        "Stages", "late", "sums", "certify", STRUCTURED, "plateaus", "fluctuations", "optimal_schedule",
         *GROUPS.single_task,
     ),
     "Stages": ("late", "sums", "certify", "fluctuations", *GROUPS.single_task),
@@ -156,7 +155,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "noise(alpha)": ("late", *GROUPS.autonomous),
     "weight_decay(alpha)": ("late", *GROUPS.autonomous),
     "batch_size(alpha)": GROUPS.autonomous,
-    "s(alpha)": ("late", "sums", "solve_many", *METHODS, "hessian", *GROUPS.autonomous),
+    "s(alpha)": ("late", "sums", "solve_many", STRUCTURED, "hessian", *GROUPS.autonomous),
     "late": ("sums", "solve_many"),
     "sums": ("plateaus", *GROUPS.finite_N),
     "certify": ("solve_many",),
@@ -184,7 +183,6 @@ HINTS = {
         "Expected L = 1; elsewhere ov.fixed_point from guesses, such as slow records of a curve."
     ),
     ("flow", "critical_eta"): "The stability of a gradient flow does not depend on eta.",
-    ("low_rank", METHODS[0]): "Try 'DOP853', or 'LSODA' of SciPy.",
     ("s(alpha)", "hessian"): "hessian(model, traj[i]) is that of a record at the eigenvalues of the model.",
     **dict.fromkeys(
         product((name for name in FEATURES if name.endswith("(alpha)")), GROUPS.autonomous),
@@ -247,7 +245,7 @@ def _message(feature, other, subject, found):
     """Message of the error: ``other``, a function or a feature, does not support ``feature``."""
     words = FEATURES[feature].words
     alternatives = (  # for a function without a hint of its own
-        dict.fromkeys(METHODS, "Try 'DOP853', or 'LSODA' of SciPy.")
+        dict.fromkeys((STRUCTURED,), "Try 'DOP853', or 'LSODA' of SciPy.")
         | dict.fromkeys(GROUPS.finite_N, "Simulate: ov.simulate(model, N=, alpha=, rng=, runs=).")
         | {"method = 'reduced'": "Try 'direct'.", "solve_many": "Call ov.solve, or ov.sweep over it."}
     )
