@@ -29,7 +29,7 @@ from .signatures import interrupts
 
 
 class LazyLimits(NamedTuple):
-    """Estimated seconds in Python, and those of uncompiled calls above which a kernel is compiled."""
+    """Limits of the estimated seconds of uncompiled calls, above which a kernel is compiled; estimates of one operation."""
 
     # Limit for one call. Doubled: single calls wait longer for Python than for the compiler.
     max_call: float = 0.3

@@ -32,8 +32,8 @@ PSD = PSDOptions()
 class PSDProjection:
     """Projection onto the Gram matrices of students and static rows in every block.
 
-    The exact flow conserves positive semi-definiteness.  If an eigenvalue is zero, errors of steps and rounding do not,
-    and a negative eigenvalue of -1e-16 grows wherever differences of students grow.  A gradient flow conserves the
+    The exact flow conserves positive semi-definiteness.  Errors of steps and rounding make a zero eigenvalue negative,
+    and an eigenvalue of -1e-16 grows wherever differences of students grow.  A gradient flow conserves the
     rank, too: with ``flat``, every block keeps the rank of the start, and eigenvalues of either sign are set to zero.
 
     ``reflect`` is for the perturbed second run, which begins beside the boundary to measure growth there.  Its negative

@@ -42,7 +42,7 @@ def simd_closure(requested, models, bound, times, *, max_eigenvalues=8, max_fiel
 
 
 def run_simd(closure, problems, pieces, control, first_step, blocks, stops, output_stops, halt, outcome):
-    """As ``advance_batch``; returns ``last`` of ``advance_simd``."""
+    """Step a batch with the arguments of ``advance_batch``; return the array ``last`` that ``advance_simd`` fills."""
     b, n = problems.S.shape[:2]
     K, M, L = problems.K, problems.tau.shape[1], problems.s.shape[1]
     constants = problems.S, problems.w[:, :n], problems.s, problems.p, problems.tau, learning_numbers(problems.rates)

@@ -79,7 +79,8 @@ def tlog_rmse(
         The runs.
     times : array_like, shape (n,), optional
         Times of the comparison, by default 60 times in [0.1, alpha_max], equidistant in log; never the start. Each is
-        replaced by the nearest recorded time, and no record counts twice. Recording at :func:`log_times` uses all.
+        replaced by the nearest recorded time, and no record counts twice. A simulation recorded at :func:`log_times`
+        is compared at all its records.
     variant : {"rmse", "printed_abs"}
         "printed_abs" is mean_i sqrt(abs(x^2 - xhat^2)), only for comparison with published tables: the formula printed
         there has the root of a difference of squares inside the mean. It is not a distance, and large near x = 0.
