@@ -29,7 +29,7 @@ from .signatures import interrupts
 
 
 class LazyLimits(NamedTuple):
-    """Limits of the estimated seconds of uncompiled calls, above which a kernel is compiled; estimates of one operation."""
+    """Limits of the estimated seconds of uncompiled calls, above which a kernel is compiled, and estimates."""
 
     # Limit for one call. Doubled: single calls wait longer for Python than for the compiler.
     max_call: float = 0.3
