@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pkgutil
+import re
 import resource
 import shutil
 import subprocess
@@ -26,9 +27,10 @@ from numba.core.dispatcher import Dispatcher
 
 import overlaps as ov
 from overlaps import __main__ as command
-from overlaps._base import kernel_cache
+from overlaps._base import kernel_cache, partial_compilation
 from overlaps._base.jit import INT, jit, jit_user, typed_namedtuple, watch
-from overlaps._base.lazy_compilation import in_memory
+from overlaps._base.lazy_compilation import has_entry_points
+from overlaps._base.partial_compilation import is_partial
 from overlaps.gaussian import elementary
 
 SOURCE = Path(ov.__file__).parent
@@ -279,7 +281,7 @@ def test_a_full_disk_costs_the_file_only(folder):
 
 
 @pytest.mark.parametrize("reason", [errno.EMFILE, errno.EIO, errno.ESTALE, errno.EACCES, errno.ENOMEM])
-@pytest.mark.parametrize("where", ["read", "_rebuild"])
+@pytest.mark.parametrize("where", ["read", "rebuild"])
 def test_a_sound_file_stays_whatever_happens_to_its_reader(folder, where, reason, monkeypatch):
     """It compiles what it cannot read; the next one finds the file as it was."""
 
@@ -291,8 +293,9 @@ def test_a_sound_file_stays_whatever_happens_to_its_reader(folder, where, reason
     sound = file.read_bytes()
     with monkeypatch.context() as patched:
         patched.setattr(kernel_cache.folders, "write", lambda *_: None)
-        reader = {"read": kernel_cache.folders, "_rebuild": kernel_cache.CompileResult}
-        patched.setattr(reader[where], where, fail)
+        patched.setattr(
+            *((kernel_cache.folders, "read") if where == "read" else (kernel_cache.KernelCache, "rebuild")), fail
+        )
         assert answer() == (6.5, False)
     assert file.read_bytes() == sound and answer() == (6.5, True)
 
@@ -373,22 +376,27 @@ def pair():
     return inner, jit(twice)
 
 
-def cached(folder):
-    return sorted(path.name.split("-")[0].rpartition(".")[2] for path in folder.iterdir())
+def kept(folder):
+    return sorted((path.name.split("-")[0].rpartition(".")[2], "part" in path.name) for path in folder.iterdir())
 
 
-def test_a_kernel_that_is_called_is_compiled_once_for_all_callers(folder):
-    """Python and pointers find it, too."""
+def test_a_kernel_that_is_called_is_compiled_as_a_part(folder):
+    """Without entries: when Python or a pointer asks for it, it is compiled whole, and its callers stay as they are."""
     inner, outer = pair()
     assert outer(2.0) == 13.0
-    assert cached(folder) == ["_shift", "twice"]
-    assert in_memory(inner, (types.float64,)) and inner(2.0) == 6.5 and outer(3.0) == 19.0
+    assert kept(folder) == [("_shift", True), ("twice", False)]
+    args = (types.float64,)
+    assert is_partial(inner.overloads[args]) and not has_entry_points(inner, args) and has_entry_points(outer, args)
+    assert inner(2.0) == 6.5 and has_entry_points(inner, args)
+    assert outer(3.0) == 19.0
+    assert kept(folder) == [("_shift", False), ("_shift", True), ("twice", False)]
+    inner, outer = pair()
+    outer.compile(args)
     address = inner.get_compile_result(types.float64(types.float64))
     assert address.library.get_pointer_to_function(address.fndesc.llvm_cfunc_wrapper_name) != 0
-    assert cached(folder) == ["_shift", "twice"]
 
 
-def test_one_compiled_form_serves_constants_and_variables(folder):
+def test_a_part_serves_constants_and_variables(folder):
     """Numba would compile one for each constant of the text, True and False, 0 and 1."""
     inner = jit(_shift)
     outer = jit(lambda n, m: inner(2) + inner(n) + inner(True) + inner(m > 0))
@@ -396,8 +404,23 @@ def test_one_compiled_form_serves_constants_and_variables(folder):
     assert [*inner.overloads] == [(types.int64,), (types.boolean,)]
 
 
+@pytest.mark.parametrize("known", ["the part", "the whole"])
+def test_a_part_is_found(folder, known):
+    """By other callers, in other processes; who finds the whole kernel needs no part."""
+    inner, outer = pair()
+    if known == "the whole":
+        inner(1.0)
+    outer(2.0)
+    for path in folder.glob("*twice*"):
+        path.unlink()
+    inner, outer = pair()
+    assert outer(2.0) == 13.0
+    assert [sum(x.stats.cache_hits.values()) for x in (inner, outer)] == [1, 0]
+    assert len([*folder.glob("*-part.nbc")]) == (known == "the part")
+
+
 def chain(length):
-    """A kernel that calls one that calls one of some length: made anew, with the same names."""
+    """Three fresh kernels, each of which calls the one before: of some length, of a line, and for calls from Python."""
     text = "def wide(x):\n" + "    x += math.sin(0.3 * x) / (1.0 + x * x)\n" * length + "    return x"
     exec(text, names := {"math": math, "__name__": __name__})
     wide = jit(names["wide"])
@@ -405,22 +428,61 @@ def chain(length):
     return wide, thin, jit(lambda x: 2.0 * thin(x))
 
 
+def code(library, name):
+    """Text of a function in a module, None where it is declared only; attributes have numbers of the module."""
+    found = [str(f) for f in library._get_module_for_linking().functions if name in f.name and not f.is_declaration]
+    return re.sub(r"[#!]\d+", "", found[0]) if found else None
+
+
+@pytest.mark.parametrize("made_by", ["this process", "another"])
+def test_a_large_function_is_optimised_once(folder, made_by):
+    """Its code is the same wherever it is called, and no part of what callers optimise, through others neither."""
+    if made_by == "another":
+        chain(60)[2](1.3)
+        for path in folder.glob("*[!t].nbc"):  # the parts stay
+            path.unlink()
+    wide, thin, outside = chain(60)
+    assert outside(1.3) == pytest.approx(2 * (wide.py_func(1.3) - 0.7), rel=1e-14)
+    (lower,), (upper,) = thin.overloads.values(), outside.overloads.values()
+    assert code(lower.library, "wide") == code(upper.library, "wide") is not None
+    (declared,) = [f for f in lower.library.small.functions if "wide" in f.name]
+    assert declared.is_declaration and not lower.library.large
+    if made_by == "this process":
+        (part,) = wide.overloads.values()
+        assert code(part.library, "wide") == code(lower.library, "wide") and part.library.large
+
+
+def test_a_small_function_is_optimised_with_what_calls_it(folder):
+    """LLVM puts a hundred lines at most into another function; those that count as large have three hundred."""
+    wide, thin, outside = chain(3)
+    assert outside(1.3) == pytest.approx(2 * (wide.py_func(1.3) - 0.7), rel=1e-14)
+    (upper,) = outside.overloads.values()
+    assert code(upper.library, "wide") is None and "sin" in code(upper.library, "lambda")
+
+
 def test_kernels_of_one_name_are_told_apart(folder):
     """Kernels that functions make may call namesakes: what they call is part of their fingerprint."""
     assert len({kernel_cache.fingerprint(chain(length)[2]) for length in (2, 3, 2)}) == 2
 
 
-def test_an_exception_of_a_called_kernel_arrives(folder):
-    """With its values, from the caller as from the kernel itself."""
+def test_an_unknown_numba_compiles_every_kernel_whole(folder, monkeypatch):
+    """Parts are made with inner workings of numba, which may change."""
+    monkeypatch.setattr(partial_compilation, "MAX_NUMBA_VERSION", (0, 59))
+    inner, outer = pair()
+    assert outer(2.0) == 13.0 and has_entry_points(inner, (types.float64,))
+    assert kept(folder) == [("_shift", False), ("twice", False)]
 
-    def root(x):
-        if x < 0:
-            raise ValueError("no root of", x)
-        return math.sqrt(x)
 
-    inner = jit_user(root)
+@pytest.mark.parametrize("terms", [1, 60])
+def test_a_part_raises_what_it_would_raise_alone(terms):
+    """Values of an exception are read from constants of the part, which only its callers know, of a large one, too."""
+    text = 'def root(x):\n    if x < 0:\n        raise ValueError("no root of", x)\n    return math.sqrt(x)'
+    text += "".join(f" + 0.0 * math.sin({i} * x) * math.cos({i} + x)" for i in range(1, terms))
+    exec(text, names := {"math": math, "__name__": __name__})
+    inner = jit_user(names["root"])
     outer = jit_user(lambda x: 2.0 * inner(x))
-    assert outer(2.25) == 3.0
+    assert outer(2.25) == 3.0 and is_partial(inner.overloads[types.float64,])
+    assert inner.overloads[types.float64,].library.large == (terms > 1)
     for kernel in (outer, inner, outer):
         with pytest.raises(ValueError) as caught:
             kernel(-0.3)

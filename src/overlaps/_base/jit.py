@@ -29,7 +29,7 @@ from numba.core import event
 
 from .folders import PACKAGE, UNWRITABLE, why_unsafe, writable
 from .kernel_cache import KernelCache, content
-from .lazy_compilation import Kernel, in_memory, lock, make_lazy
+from .lazy_compilation import Kernel, has_entry_points, lock, make_lazy
 
 # types of kernels with declared signatures
 REAL, INT, BOOL = types.float64, types.int64, types.boolean
@@ -117,7 +117,7 @@ def compile_once(kernel, signature):
     the first has compiled it.
     """
     with lock:  # with NUMBA_DISABLE_JIT kernels are plain functions
-        if hasattr(kernel, "compile") and not in_memory(kernel, signature):
+        if hasattr(kernel, "compile") and not has_entry_points(kernel, signature):
             kernel.compile(signature)
             kernel.disable_compile()
 

@@ -34,7 +34,7 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, dumps
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
 
-from . import folders
+from . import folders, partial_compilation
 from .bytecode import of_code
 from .folders import PACKAGE, folder
 
@@ -42,15 +42,20 @@ from .folders import PACKAGE, folder
 class CacheOptions(NamedTuple):
     """Numbers and names of the cache."""
 
-    file_format: int = 2
     digits: int = 24  # length of a fingerprint in the name of a file: 96 bits
     checksum_bytes: int = 32
     # Seconds that a process waits while another compiles the same kernel. Smaller: both compile; larger: a suspended
     # process makes others wait. After one timeout a process waits no more, because it needs many kernels.
     lock_timeout: float = 60
     # With the ABI flags, because Python without its global lock has another layout of objects.
-    python: str = f"{sys.version_info[:2]}{getattr(sys, 'abiflags', '')}"
-    libraries: str = f"{numba.__version__} {llvmlite.__version__} {np.__version__}"
+    versions: str = " ".join(
+        (
+            numba.__version__,
+            llvmlite.__version__,
+            np.__version__,
+            f"{sys.version_info[:2]}{getattr(sys, 'abiflags', '')}",
+        )
+    )
     # Settings of numba that change machine code: code for SVML calls functions that another process may not have.
     settings: tuple = "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX", "BOUNDSCHECK", "USING_SVML"
     # Packages whose names never change their meaning.
@@ -70,8 +75,7 @@ def fingerprint(kernel):
     if digest is None:
         found = set()
         _collect(kernel, found)
-        settings = f"{CACHE.file_format} {CACHE.libraries} {CACHE.python} "
-        settings += " ".join(f"{k}={getattr(config, k, None)}" for k in CACHE.settings)
+        settings = " ".join((CACHE.versions, *(f"{k}={getattr(config, k, None)}" for k in CACHE.settings)))
         digest = hashlib.sha256(f"{settings} {_name(kernel)}".encode() + b"".join(sorted(found))).digest()
         kernel._fingerprint = digest
     return digest
@@ -176,10 +180,17 @@ class _Impl(CompileResultCacheImpl):
 class KernelCache(FunctionCache):
     """The cache of one kernel; nothing is read or computed before the kernel is needed."""
 
+    kind, rebuild = "", staticmethod(CompileResult._rebuild)
+
     def __init__(self, kernel):
         self._name, self._py_func, self._kernel = repr(kernel.py_func), kernel.py_func, kernel
-        self._impl = _Impl(kernel)
+        self._impl, self.complete_cache = _Impl(kernel), self
         self.enable()
+
+    @cached_property
+    def partial_cache(self):
+        """The cache of the same kernel without entry points, for its callers."""
+        return PartialCache(self)
 
     @property
     def _cache_path(self):
@@ -194,7 +205,7 @@ class KernelCache(FunctionCache):
         """Path of the machine code for a signature on this processor, whether it is there or not."""
         kind = str(sig) + "".join(map(_fields, getattr(sig, "args", sig)))
         key = hashlib.sha256(repr((kind, context.codegen().magic_tuple())).encode()).hexdigest()
-        return Path(folder(), f"{self._stem}-{key[: CACHE.digits]}.nbc")
+        return Path(folder(), f"{self._stem}-{key[: CACHE.digits]}{self.kind}.nbc")
 
     def holds(self, sig):
         """Whether machine code for a signature is on the disk."""
@@ -230,7 +241,7 @@ class KernelCache(FunctionCache):
         if not _is_intact(data):
             return None
         try:
-            result = CompileResult._rebuild(context, *pickle.loads(data[: -CACHE.checksum_bytes]))
+            result = self.rebuild(context, *pickle.loads(data[: -CACHE.checksum_bytes]))
         except Exception:  # from another numba, or without enough memory: the kernel is compiled again
             return None
         with suppress(OSError):
@@ -243,6 +254,23 @@ class KernelCache(FunctionCache):
         code = dumps(self._impl.reduce(data))
         with suppress(OSError):  # on a full disk, or in a deleted folder, the kernel serves this process only
             folders.write(self.file(sig, self._kernel.targetctx), code + hashlib.sha256(code).digest())
+
+
+class PartialCache(KernelCache):
+    """The cache of one kernel without entry points, for its callers; they can use the complete kernel as well."""
+
+    kind, rebuild = "-part", staticmethod(partial_compilation.rebuild)
+
+    def __init__(self, complete_cache):
+        super().__init__(complete_cache._kernel)
+        self.complete_cache = complete_cache
+
+    def holds(self, sig):
+        """Whether code that callers can use is on the disk."""
+        return self.complete_cache.holds(sig) or super().holds(sig)
+
+    def _load_overload(self, sig, context):
+        return self.complete_cache._load_overload(sig, context) or super()._load_overload(sig, context)
 
 
 def _claim(path):

@@ -23,7 +23,9 @@ from numba import typeof, types
 from numba.core.compiler_lock import global_compiler_lock as lock  # the lock of all compilation by numba
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher
+from numba.core.sigutils import normalize_signature
 
+from . import partial_compilation
 from .folders import PACKAGE
 from .signatures import interrupts
 
@@ -103,24 +105,53 @@ class Kernel(CPUDispatcher):
     Numba looks up each such function twice at each call, which takes longer than the steps of a short run.
     """
 
+    called = False  # by a kernel that is being compiled
+
     def compile(self, sig):
-        """Code for a signature; no other process compiles it meanwhile.
+        """Code for a signature, with entry points or only for its callers; no other process compiles it meanwhile.
 
         Ctrl-C waits for the end of this kernel, because between LLVM and the Python around it, it would end the
         process.
         """
-        with lock, interrupts(wait=True, kernel=True), getattr(self._cache, "locked", lambda _: nullcontext())(sig):
-            return super().compile(sig)
+        args = tuple(normalize_signature(sig)[0])
+        with lock, interrupts(wait=True, kernel=True):
+            partial, self.called = self.called, False
+            if args in self.overloads and partial or has_entry_points(self, args):
+                return super().compile(sig)
+            self.overloads.pop(args, None)
+            saved = self._compiler, self._cache
+            try:
+                if partial_compilation.supported():
+                    self._compiler = partial_compilation.Compiler(self, partial)
+                if partial:
+                    self._cache = getattr(self._cache, "partial_cache", self._cache)
+                with getattr(self._cache, "locked", nullcontext)(sig):
+                    return super().compile(sig)
+            finally:
+                self._compiler, self._cache = saved
 
     def get_call_template(self, args, kws):
         """Numba's template for a kernel that calls this one; constants and variables share one compiled form."""
-        return super().get_call_template(tuple(map(types.unliteral, args)), kws)
+        with lock:
+            self.called = partial_compilation.supported()
+            try:
+                return super().get_call_template(tuple(map(types.unliteral, args)), kws)
+            finally:
+                self.called = False
+
+    def add_overload(self, cres):
+        """Add a compile result; a partial one is for callers, so Python and pointers do not find it."""
+        if partial_compilation.is_partial(cres):
+            self.overloads[tuple(cres.signature.args)] = cres
+        else:
+            super().add_overload(cres)
+            partial_compilation.bind_constants(cres)
 
     def get_compile_result(self, sig):
         """Machine code for a signature; callers pass the same object each time."""
         stored = vars(self).setdefault("_compile_results", {})
         if id(sig) not in stored:
-            if not in_memory(self, sig) and self._can_compile:
+            if not has_entry_points(self, sig) and self._can_compile:
                 self.compile(sig)
             compiled = super().get_compile_result(sig)
             compiled.library.get_pointer_to_function = cache(compiled.library.get_pointer_to_function)
@@ -171,12 +202,13 @@ def _uncompiled_form(kernel, args):
 
 def is_compiled(kernel, signature):
     """Whether machine code of a kernel for a signature is in memory or on the disk."""
-    return in_memory(kernel, signature) or kernel._cache.holds(signature)
+    return has_entry_points(kernel, signature) or kernel._cache.complete_cache.holds(signature)
 
 
-def in_memory(kernel, signature):
-    """Whether machine code of a kernel for a signature is in memory."""
-    return tuple(getattr(signature, "args", signature)) in kernel.overloads
+def has_entry_points(kernel, signature):
+    """Whether machine code of a kernel for a signature is in memory with entry points, not only for its callers."""
+    cres = kernel.overloads.get(tuple(getattr(signature, "args", signature)))
+    return cres is not None and not partial_compilation.is_partial(cres)
 
 
 _globals_by_module: dict[str, dict] = {}
