@@ -48,7 +48,7 @@ def test_warm_ends_well_for_every_student():
 LONG = """
 import time
 from overlaps._base import jit as compiling
-compiling.PATIENCE = 0.01
+compiling.JIT_OPTIONS = compiling.JIT_OPTIONS._replace(message_delay=0.01)
 import numpy as np
 from overlaps.flow import clear, copy
 copy(np.ones(2), np.ones(2))

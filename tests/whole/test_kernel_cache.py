@@ -341,7 +341,7 @@ def test_a_stopped_process_is_waited_for_once(tmp_path, monkeypatch):
 
 def test_another_numba_keeps_its_own(folder, monkeypatch):
     answer()
-    monkeypatch.setattr(kernel_cache, "CACHE", kernel_cache.CACHE._replace(libraries="another"))
+    monkeypatch.setattr(kernel_cache, "CACHE", kernel_cache.CACHE._replace(versions="another"))
     assert answer() == (6.5, False)
     assert len([*folder.iterdir()]) == 2
 
