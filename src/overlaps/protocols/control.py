@@ -41,7 +41,7 @@ GRID = GridOptions()
 
 
 class Segment:
-    """The flow of one model on a fixed grid, and the adjoint of its steps, by :mod:`._adjoint`."""
+    """The flow of one model on a fixed grid, and the adjoint of its steps, by ``_adjoint``."""
 
     def __init__(self, model, start, grid, weights):
         self.model, self.grid, self.weights = model, grid, weights  # weights @ u is the factor on the grid
@@ -93,7 +93,7 @@ class Segment:
 
 
 class LinearSegment:
-    """A :class:`Segment` for linear students with widely different eigenvalues, by :mod:`._implicit`."""
+    """A :class:`Segment` for linear students with widely different eigenvalues, by ``_implicit``."""
 
     def __init__(self, segment):
         self.model, self.grid, self.system = segment.model, segment.grid, segment.system

@@ -72,7 +72,7 @@ class Samples:
 
     @property
     def has_own_steps(self):
-        """Whether the steps are those of :mod:`._mixed`: several tasks, or low-rank directions."""
+        """Whether the steps are those of ``_mixed``: several tasks, or low-rank directions."""
         return self.mixed or self.adapts
 
     def direct(self, W, factor, W_star, v, X, xi, which, rows):
