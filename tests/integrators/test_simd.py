@@ -307,7 +307,7 @@ def test_without_compilation_batches_go_one_by_one():
 import numpy as np, overlaps as ov
 model = ov.committee_machine(2, 1, eta=0.3)
 start = model.random_start(N=1200, rng=1)
-one, other = (ov.solve_many([model] * 2, start, [0.0, 0.3], lanes=lanes) for lanes in (True, False))
+one, other = (ov.solve_many([model] * 2, start, [0.0, 0.3], simd=simd) for simd in (True, False))
 print(np.array_equal(one.records, other.records), one.success.all())
 """
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}

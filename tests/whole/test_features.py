@@ -238,7 +238,7 @@ INCOMPARABLE = {("closure", "classes")} | {
 }
 # Refusals that depend on more than two features, or on an argument.
 SPECIAL = re.compile(
-    "fluctuations of mixed tasks|no optimum without an upper bound|expected 'shares' for ov.Mixed|aligned with another"
+    "steps of these mixed tasks|no optimum without an upper bound|expected 'shares' for ov.Mixed|aligned with another"
 )
 
 
