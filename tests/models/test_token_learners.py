@@ -113,3 +113,26 @@ def test_a_covariance_for_each_eigenspace_shows_the_force_one_token():
         found.append(np.concatenate([x.ravel() for x in bound.arrays(S, w)]))
     assert found[0][-1] > 0.01
     np.testing.assert_allclose(*found, rtol=1e-9)  # quadratures at other nodes, to 1e-8 of the largest at worst
+
+
+def test_equal_covariances_in_all_eigenspaces_are_one_covariance():
+    """Two students, each with a theta that learns at its own rate: the sums over tokens keep students apart."""
+
+    def force(lam, nu, xi, theta, S, F, G):
+        for t in range(lam.shape[0]):
+            for k in range(2):
+                F[t, k] = (k + 1.0) * (nu[t, 0] - theta[k] * lam[t, k]) / 2
+                G[k] += (0.5 - 0.8 * k) * (nu[t, 0] - theta[k] * lam[t, k]) * lam[t, k] / 2
+
+    between = np.array([[1.0, 0.4], [0.4, 1.0]])
+    Q, R_ = np.array([[[0.5, 0.1], [0.1, 0.4]], [[0.3, 0.0], [0.0, 0.2]]]), [[[0.1], [0.2]], [[0.05], [0.1]]]
+    found = []
+    for covariance in (between, [between, between]):
+        rule = ov.Rule(force, K=2, M=1, tokens=2, token_covariance=covariance)
+        model = ov.learner(rule, theta=[0.7, 1.2], eta=0.3, eta_theta=0.2, spectrum=TWO)
+        start = ov.State.from_blocks(model, q=Q, r=R_, t=BLOCKS["t"])
+        found.append(ov.solve(model, start, [0.0, 2.0], rtol=1e-6))
+    one, both = found
+    for name in ("Q", "R", "v"):
+        np.testing.assert_allclose(getattr(both, name), getattr(one, name), rtol=1e-6, atol=1e-9)
+    assert one.v[-1, 0] < one.v[0, 0] - 0.01 and one.v[-1, 1] > one.v[0, 1] + 0.01  # in opposite directions

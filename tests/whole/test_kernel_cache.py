@@ -465,6 +465,19 @@ def test_kernels_of_one_name_are_told_apart(folder):
     assert len({kernel_cache.fingerprint(chain(length)[2]) for length in (2, 3, 2)}) == 2
 
 
+def test_fields_of_a_global_named_tuple_are_part_of_the_fingerprint(folder):
+    """The same values under exchanged names: a kernel that reads one by its name has another result."""
+
+    def reads(names):
+        exec("def first(x):\n    return x * OPTIONS.a", scope := {"__name__": __name__})
+        scope["OPTIONS"] = NamedTuple("Options", [(name, float) for name in names])(2.0, 3.0)
+        return jit(scope["first"])
+
+    one, other, again = (reads(names) for names in ("ab", "ba", "ab"))
+    assert kernel_cache.fingerprint(one) == kernel_cache.fingerprint(again) != kernel_cache.fingerprint(other)
+    assert [kernel(5.0) for kernel in (one, other, again)] == [10.0, 15.0, 10.0]
+
+
 def test_an_unknown_numba_compiles_every_kernel_whole(folder, monkeypatch):
     """Parts are made with inner workings of numba, which may change."""
     monkeypatch.setattr(partial_compilation, "MAX_NUMBA_VERSION", (0, 59))

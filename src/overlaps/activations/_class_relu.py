@@ -74,7 +74,7 @@ def _prepare(V, students, sine, inverse):
             scale = math.sqrt(V[i, i] * V[j, j])
             r = V[i, j] / scale if scale > 0.0 else 1.0
             top = math.asin(r) if abs(r) <= MAX_CORRELATION.nodes_20 else 0.0
-            # Twelve nodes are exact to rounding up to 0.6, and twenty up to FAR; beyond, ``product`` is used.
+            # Twelve nodes are exact to rounding up to 0.6, and twenty up to ``nodes_20``; beyond, ``product`` is used.
             short = abs(r) < 0.6
             for t in range(20):
                 x = X12[t] if short and t < 12 else X20[t]
