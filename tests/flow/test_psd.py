@@ -101,7 +101,7 @@ def test_the_way_back_is_short_and_keeps_norms_and_teachers(n):
     moved = y + error * rng.uniform(-1, 1, y.size)
     system.close(moved)
     psd = PSDProjection(system)
-    assert psd.left() == (np.linalg.eigvalsh(system.S)[0] < 0)
+    assert psd.needs_projection() == (np.linalg.eigvalsh(system.S)[0] < 0)
     near = psd.project(moved)
     plain = model.plain_overlaps(system.state(near))
     assert np.all(np.linalg.eigvalsh(plain)[:, 0] > -1e-13)

@@ -48,7 +48,7 @@ class PSDProjection:
         # negative eigenvalue of the fields, relative to their trace, below which a step needs a check in Python
         self.slack = -1.0 if self.zeros is not None else -2 * PSD.zero_tol
 
-    def left(self):
+    def needs_projection(self):
         """Whether the overlaps of the last evaluation may need projection: not PSD, or of another rank."""
         S = self.system.S.reshape(self.system.groups, -1, self.system.S.shape[1])
         return self.zeros is not None or bool(np.any(np.linalg.eigvalsh(_correlations(S)[0]) < 0))

@@ -55,7 +55,7 @@ from ._batch import STATUS, Outcome, Problems, advance_batch, compile_batch
 from ._steps import Control
 from .dop853 import DOP853
 from .evolve import checked_controls, closure_note, evolve
-from .methods import METHOD_OPTIONS, check_model, check_options, choose_method, solver_class, stiff
+from .methods import NOT_STIFF, check_model, check_options, choose_method, solver_class, stiff
 from .run import RUN_OPTIONS, allowed_negative_eigenvalue, diverged, end_sentence
 from .simd import run_simd, simd_closure
 from .stop import check_level
@@ -267,7 +267,7 @@ class _Jobs:
                 name, reason = choose_method(systems[key], span, self.rtol, rate, largest_factor)
                 reasons.append(reason if name == "DOP853" else None)
             else:
-                reasons.append(METHOD_OPTIONS.not_stiff)
+                reasons.append(NOT_STIFF)
         return reasons
 
     def allocate(self, threads, max_memory):

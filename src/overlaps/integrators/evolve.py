@@ -16,7 +16,7 @@ from ..gaussian.two_point import LINEAR
 from ..models.schedule import ScheduleEvaluator, teachers_at
 from ..models.start import checked_start, duplicate_units, output_times
 from .methods import METHOD_OPTIONS, check_model, check_options, choose_method, solver_class
-from .run import RUN_OPTIONS, integrate
+from .run import LOST_POSITIVITY, RUN_OPTIONS, integrate
 from .stop import check_level
 
 
@@ -92,7 +92,7 @@ def evolve(
         begun = partial(integrate, system, system.pack(start), times, leave=leave, tick=tick, keep=keep, **common)
         run = begun(method=solver)
         # positivity lost from a start inside the PSD matrices: run again with a projection onto them at every step
-        if RUN_OPTIONS.lost_positivity in run.message and system.psd is None and type(system) is System:
+        if LOST_POSITIVITY in run.message and system.psd is None and type(system) is System:
             system.psd, spent = PSDProjection(system, flat=False), run.nfev
             run = begun(method=solver)
             run.nfev += spent

@@ -23,13 +23,13 @@ OPTION_HINTS = {
 }
 # these names come before those of SciPy, whose DOP853 has no eps_g in its error control
 METHODS = {"DOP853": DOP853, "structured": StructuredBDF}
+NOT_STIFF = " (auto: not stiff over this interval)"  # the reason for an explicit method, for one run and for batches
 
 
 class MethodOptions(NamedTuple):
-    """Tunable numbers of the choice of a method, with a reason of it, and of the second run of certify=True."""
+    """Tunable numbers of the choice of a method, and of the second run of certify=True."""
 
     max_derivative_bytes: float = 1e9  # size of the derivatives of the closure up to which "auto" takes structured BDF
-    not_stiff: str = " (auto: not stiff over this interval)"  # the reason for an explicit method
     # Least rtol where integrals are by Sobol points. Smaller: the step size becomes too small at the jumps of these
     # integrals; larger: errors of the steps come near those of the integrals, 1e-3.
     min_sobol_rtol: float = 1e-4
@@ -100,7 +100,7 @@ def choose_method(system, span, rtol, rate=None, fastest=1.0):
     """
     rate = max(fastest, 1e-300) * (fastest_rate(system) if rate is None else rate)
     if not stiff(span, rtol, rate):
-        return "DOP853", METHOD_OPTIONS.not_stiff
+        return "DOP853", NOT_STIFF
     needed = f"DOP853 would need {2 * span * rate:.1g} evaluations for stability alone"
     no_jacobian_reason = _no_jacobian_reason(system)
     if system.model.spherical:

@@ -41,11 +41,10 @@ class RunOptions(NamedTuple):
     window: int = 600
     evaluations_per_step: int = 12  # evaluations in a step of DOP853
     min_seconds: float = 10.0
-    # Message of a run that may be repeated with a projection.
-    lost_positivity: str = "the field covariance lost positivity"
 
 
 RUN_OPTIONS = RunOptions()
+LOST_POSITIVITY = "the field covariance lost positivity"  # message of a run that ``evolve`` repeats with a projection
 ONE_STEP = (RK23, RK45, scipy.integrate.DOP853)  # SciPy's methods that may change h_abs between any two steps
 
 
@@ -126,7 +125,7 @@ def _drive(run, system, y, method, options, crossing, leave):
     times = run.times
     knots = np.array([]) if system.evaluator is None else system.evaluator.inside(times[0], times[-1])
     system.close(y)
-    if system.psd is not None and system.psd.left():
+    if system.psd is not None and system.psd.needs_projection():
         y = system.psd.project(y)
     solver = _solver(system, method, times[0], y, times[-1], options)
     system.close(y)
@@ -174,7 +173,7 @@ def _drive(run, system, y, method, options, crossing, leave):
             if reason:
                 run.message = f"stopped at alpha = {before:.6g}: {reason}"
                 return
-            if system.psd is not None and system.psd.left():
+            if system.psd is not None and system.psd.needs_projection():
                 _put(solver, compiled_steps, system.psd.project(solver.y))
             _watch(run, system, solver.t, solver.y)
             if crossing is not None and crossing.passed(solver.t, solver.y):
@@ -327,7 +326,7 @@ def _failure_reason(system, solver, failure, max_overlap, options):
     # the internal state of LSODA cannot be replaced by a projected one
     projected = system.psd is None or not isinstance(solver, LSODA)
     remedy = "Try smaller rtol and atol." if projected else "From a singular start try method='DOP853' or 'structured'."
-    return f"{RUN_OPTIONS.lost_positivity} (lowest eigenvalue {lowest:.3g}), an integration error. {remedy}"
+    return f"{LOST_POSITIVITY} (lowest eigenvalue {lowest:.3g}), an integration error. {remedy}"
 
 
 def allowed_negative_eigenvalue(rtol):
