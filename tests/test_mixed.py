@@ -7,7 +7,7 @@ import pytest
 from helpers import few
 
 import overlaps as ov
-from overlaps.finite_size.noise import FieldPoints, product_covariance
+from overlaps.analysis.noise_covariance import FieldPoints, product_covariance
 from overlaps.flow.mixed import MixedSystem
 from overlaps.flow.system import System
 from overlaps.protocols.shares import Search

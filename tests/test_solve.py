@@ -14,7 +14,7 @@ from scipy.linalg import expm
 
 import overlaps as ov
 from overlaps._base.signatures import undisturbed
-from overlaps.activations import binding
+from overlaps.flow import binding
 from overlaps.flow.system import System
 from overlaps.integrators.run import _failure_reason
 

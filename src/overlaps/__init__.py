@@ -6,16 +6,23 @@ Every model is an activation closure times a covariate spectrum, integrated by o
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from . import rules as rules
 from ._base import Immutable, public_dir
 from ._base.lazy_compilation import reproducible
 from ._base.version import __version__ as __version__
-from .activations import Activation, absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, rules, sign, tanh
-from .activations.rule import Rule
-from .compression import compress, compression_error
+from .activations import Activation, absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, sign, tanh
+from .analysis import (
+    Fluctuations,
+    HessianSpectrum,
+    compress,
+    compression_error,
+    field_average,
+    fluctuations,
+    hessian,
+    plateau,
+)
 from .dynamics import solve, solve_many
-from .finite_size import Fluctuations, fluctuations
 from .flow.closure import Closure, closure
-from .generic_plateau import plateau
 from .models import Mixed, Model, Schedule, Spectrum, Stages, State, committee_machine, isotropic, power_law
 from .models.frozen import LowRank, distill, low_rank, previous_student
 from .models.learner import Learner, learner
@@ -25,6 +32,7 @@ from .results import Batch, Discrepancy, Ensemble, Trajectory, load, tlog_rmse
 from .results import discrepancy as discrepancy
 from .results.files import save
 from .results.plotting import compare, explore, style
+from .rules.rule import Rule
 from .simulators import simulate
 from .stability import CriticalEta, FixedPoint, Linearisation, critical_eta, fixed_point, linearise
 from .stability.plateaus import Plateau
@@ -36,20 +44,17 @@ _LAZY = {
         *("HiddenManifold", "hidden_manifold", "ManifoldEnsemble", "latents"),
         *("GaussianCovariates", "gaussian_covariates", "CovariatesEnsemble", "covariates"),
     },
-    "landscape": {"HessianSpectrum", "field_average", "hessian"},
     "protocols": {"OptimalSchedule", "greedy_schedule", "optimal_schedule", "schedule_gradient"},
     "theory": set(),
     "static": set(),
 }
 # modules that define results, and are imported when a file contains a class that is not yet loaded, the last one first
 Immutable.kinds.later += [f"{__name__}.{x}" for x in _LAZY]
-Immutable.kinds.later += [
-    f"{__name__}.theory.{x}" for x in ("cayley_hamilton", "linear", "quadratic", "scaling", "stationary", "escape_time")
-]
+Immutable.kinds.later += [f"{__name__}.theory.{x}" for x in ("cayley_hamilton", "linear", "quadratic", "scaling")]
+Immutable.kinds.later += [f"{__name__}.analysis.{x}" for x in ("stationary", "escape_time")]
 
 if TYPE_CHECKING:
     from . import static, theory
-    from .landscape import HessianSpectrum, field_average, hessian
     from .manifold import CovariatesEnsemble, ManifoldEnsemble, covariates, latents
     from .manifold.gaussian_covariates import GaussianCovariates, gaussian_covariates
     from .manifold.model import HiddenManifold, hidden_manifold

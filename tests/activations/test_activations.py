@@ -13,10 +13,10 @@ from overlaps.activations._erf import erf_closure
 from overlaps.activations._numeric import SOBOL, sobol_square
 from overlaps.activations._quadratic import linear_closure, quadratic_closure
 from overlaps.activations._relu import relu_closure
-from overlaps.activations.binding import bind_numeric
 from overlaps.activations.bound import LearningNumbers
 from overlaps.activations.numeric import find_kink
 from overlaps.activations.sums import MixtureClosure, ScaledSum, fit_erf_mixture
+from overlaps.flow.binding import bind_numeric
 from overlaps.gaussian.quadrature import sobol
 from overlaps.gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU
 

@@ -13,9 +13,9 @@ import overlaps as ov
 from overlaps.activations._erf import erf_closure
 from overlaps.activations._quadratic import quadratic_closure
 from overlaps.activations._relu import relu_closure
-from overlaps.activations.binding import bind_numeric
 from overlaps.activations.bound import LearningNumbers
 from overlaps.activations.families import FamiliesClosure, parts_of
+from overlaps.flow.binding import bind_numeric
 
 QUAD, CUBE, AFFINE = ov.polynomial([0.3, -0.4, 0.5]), ov.polynomial([0.2, 0.5, 0.0, 0.15]), ov.polynomial([0.4, 1.2])
 LEAKY, STEEP = ov.leaky_relu(0.2), ov.Activation("erf(1.5x)", None, None, mixture=ov.tanh.mixture._replace(

@@ -11,9 +11,9 @@ from overlaps.activations._erf import erf_closure
 from overlaps.activations._numeric import SOBOL, SobolMean, sobol_square
 from overlaps.activations._pairs import PAIR_SIZES, pair_square
 from overlaps.activations._quadrature import MODES, Ladder, tables, tensor_square
-from overlaps.activations.binding import bind_numeric
 from overlaps.activations.bound import LearningNumbers
 from overlaps.activations.sums import ScaledSum
+from overlaps.flow.binding import bind_numeric
 from overlaps.flow.system import System
 from overlaps.gaussian.quadrature import sobol
 from overlaps.gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU, two_point

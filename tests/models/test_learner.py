@@ -12,7 +12,7 @@ from numba import njit
 from scipy import stats
 
 import overlaps as ov
-from overlaps.finite_size.noise import FieldPoints, product_covariance
+from overlaps.analysis.noise_covariance import FieldPoints, product_covariance
 from overlaps.flow.system import System
 
 R = ov.rules

@@ -20,7 +20,7 @@ MODULES = sorted(m.name for m in pkgutil.walk_packages(overlaps.__path__, "overl
 LONG = {
     f"overlaps.{x}" for x in (
         "results.plotting.animation", "results.plotting.sliders", "static.bayes.teacher", "static.spiked.best_step",
-        "static.spiked.solving", "static.spiked.subspace", "theory.escape_time", "theory.stationary",
+        "static.spiked.solving", "static.spiked.subspace", "analysis.escape_time", "analysis.stationary",
     )
 }  # fmt: skip
 

@@ -37,6 +37,9 @@ class Classes(NamedTuple):
         return len(self.weights)
 
 
+NO_CLASSES = Classes()
+
+
 def shape_of(activation):
     """(Code of f, a, b) of a function a z + b f(z) with closed forms; the code of other functions is NUMERIC."""
     parts = parts_of(activation) if activation.code == NUMERIC else None

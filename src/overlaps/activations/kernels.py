@@ -23,7 +23,7 @@ from ._relu import relu_closure
 from ._relu_derivatives import relu_derivatives
 from ._simd import erf_simd, linear_simd, quadratic_simd
 
-__all__ = ["KERNELS", "Kernels"]
+__all__ = ["KERNELS", "Kernels", "erf_closure"]
 
 
 class ActivationCodes(NamedTuple):

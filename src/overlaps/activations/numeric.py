@@ -1,4 +1,4 @@
-"""Closures by quadrature, for pairs of activations that have no exact closure (see ``binding.bind_numeric``)."""
+"""Closures by quadrature, for pairs of activations that have no exact closure (see ``flow.binding``)."""
 
 from functools import partial
 from typing import Any, NamedTuple

@@ -6,14 +6,14 @@ from typing import ClassVar
 import numpy as np
 
 from .._base import ArrayLike, Immutable, check
-from ..activations import binding
-from ..activations.adaptive_closure import half_correlated
 from ..activations.bound import LearningNumbers, outputs
 from ..activations.classes import Classes
 from ..gaussian.quadrature import gauss_hermite
 from ..models.features import check_features
 from ..models.model import Model
 from ..models.start import check_size
+from ..rules.adaptive_closure import half_correlated
+from . import binding
 
 
 @dataclass(frozen=True, eq=False, repr=False)

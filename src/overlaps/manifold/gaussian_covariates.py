@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._base import ArrayLike, check
-from ..compression import compress
+from ..analysis.compression import compress
 from ..models import Model, State, committee_machine
 from ..models.spectrum import Spectrum, block_edges
 from .covariates import checked_blocks

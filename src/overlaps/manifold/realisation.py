@@ -8,7 +8,7 @@ import numpy as np
 from numpy.polynomial import hermite_e
 
 from .._base import ArrayLike, check
-from ..compression import compress
+from ..analysis.compression import compress
 from ..models.spectrum import EIGENVALUE_TOL, Spectrum
 from ..models.state import State
 from .feature_map import feature_map, gauss_average

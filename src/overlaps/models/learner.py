@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .._base import ArrayLike, Floats, check
-from ..activations.rule import Rule
+from ..rules.rule import Rule
 from .model import Model, of_units
 from .spectrum import Spectrum
 from .state import gram

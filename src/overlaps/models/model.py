@@ -7,8 +7,7 @@ import numpy as np
 
 from .._base import ArrayLike, Floats, Immutable, Rng, by_name, check, html
 from ..activations.activation import Activation
-from ..activations.binding import NO_CLASSES
-from ..activations.classes import Classes
+from ..activations.classes import NO_CLASSES, Classes
 from ..activations.library import erf, named, quadratic, sign
 from .features import check_features
 from .spectrum import Spectrum, isotropic

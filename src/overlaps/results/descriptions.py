@@ -11,8 +11,8 @@ import numpy as np
 from .._base import Immutable, check
 from ..activations import Activation
 from ..activations import library as activations
-from ..activations.rule import again
 from ..models import LowRank, Mixed, Schedule
+from ..rules.rule import again
 
 FILE_FORMAT = 2  # version of the format that this version writes
 PROBES = np.array([-1.5, -0.5, 0.25, 1.0])  # arguments at which a file contains the values of a function, to compare

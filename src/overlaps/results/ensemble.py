@@ -72,7 +72,7 @@ class Ensemble(Runs, _Blocks):
     def escape(self, level: float | None = None) -> Floats:
         """Times (runs,) at which eps_g of each run first falls below a level; nan if it does not.
 
-        :func:`overlaps.theory.escape_time.escape` predicts their distribution ``law``; compare it with
+        :func:`overlaps.analysis.escape_time.escape` predicts their distribution ``law``; compare it with
         ``runs.escape(law.level)``. Between records ln eps_g is interpolated by cubics.
 
         Parameters

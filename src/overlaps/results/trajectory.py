@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._base import Floats, Immutable, check
+from .._base import Floats, check
 from ..flow.closure import bind, rounding_floor
 from ..integrators.evolve import evolve
 from ..models.features import check_features
@@ -203,7 +203,7 @@ class Trajectory(Solved, _Blocks):
         """Distribution of the time at which SGD at input dimension N leaves the plateau.
 
         SGD starts from the first record of this curve, and times count from that record. See
-        :func:`overlaps.theory.escape_time.escape`.
+        :func:`overlaps.analysis.escape_time.escape`.
 
         Parameters
         ----------
@@ -221,10 +221,12 @@ class Trajectory(Solved, _Blocks):
         Raises
         ------
         ValueError
-            As :func:`overlaps.theory.escape_time.escape`; also for a schedule, because it moves the plateau.
+            As :func:`overlaps.analysis.escape_time.escape`; also for a schedule, because it moves the plateau.
         """
         check_features("theory.escape", self.model, self.schedule)
-        return Immutable.kinds["EscapeLaw"].of(self, N, level, **options)
+        from ..analysis.escape_time import EscapeLaw  # analysis imports results
+
+        return EscapeLaw.of(self, N, level, **options)
 
     def plateaus(self) -> "list[Plateau]":
         r"""Plateaus of this curve, in the order of time.

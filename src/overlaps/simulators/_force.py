@@ -12,7 +12,7 @@ from numba import types
 from numba.extending import overload
 
 from .._base.jit import jit
-from ..activations.laws import proper
+from ..rules.laws import proper
 
 
 @jit(no_reference_counting=True)

@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING, Any
 from .._base import public_dir
 
 if TYPE_CHECKING:
+    from ..analysis.escape_time import escape
+    from ..analysis.stationary import stationary_points
     from . import cayley_hamilton, features, late_time, linear, plateau, quadratic, rules, scaling
-    from .escape_time import escape
-    from .stationary import stationary_points
 
 __all__ = [
     "cayley_hamilton", "escape", "features", "late_time", "linear", "plateau", "quadratic", "rules",
     "scaling", "stationary_points",
 ]  # fmt: skip
 __dir__ = public_dir(__name__)
-_FUNCTION_MODULES = {"escape": ".escape_time", "stationary_points": ".stationary"}  # the other names are modules
+_FUNCTION_MODULES = {
+    "escape": "..analysis.escape_time",
+    "stationary_points": "..analysis.stationary",
+}  # the other names are modules
 
 
 def __getattr__(name: str) -> Any:

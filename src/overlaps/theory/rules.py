@@ -12,11 +12,11 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from .._base import ArrayLike, Numbers, check, public_dir
-from ..activations.rule import Rule
-from ..activations.rules import residual
 from ..flow.closure import closure
 from ..models.learner import learner
 from ..models.state import State
+from ..rules import residual
+from ..rules.rule import Rule
 from ..stability.linear import linearise
 
 __all__ = [

@@ -111,7 +111,7 @@ def test_what_a_rule_must_not_do(options, message):
 
 def test_guards_of_compiled_code_notice_what_python_cannot_run(monkeypatch):
     """Without the Python form, as for functions that only numba knows."""
-    from overlaps.activations import validation
+    from overlaps.rules import validation
 
     monkeypatch.setattr(validation, "python_form", lambda function: None)
     for force, message in ((reads_beyond, "reads beyond its arrays"), (writes_beyond, "force writes beyond F")):

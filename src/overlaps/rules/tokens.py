@@ -4,13 +4,13 @@ import numpy as np
 
 from .._base import ArrayLike, check
 from .._base.jit import jit_user
+from ..activations.activation import Activation
+from ..activations.library import erf, linear
 from ..gaussian.iterated import MAX_VARIABLES as MAX_FIELDS
 from ..gaussian.two_point import slope, value
 from . import _perceptrons, _rule
 from . import _tokens as forms
-from .activation import Activation
 from .feedback import squared_loss
-from .library import erf, linear
 from .rule import Rule
 from .validation import checked_tokens
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from .._base import ArrayLike, check
 from .._base.jit import jit, jit_user
+from ..activations.kernels import erf_closure
 from ..gaussian.two_point import ERF, slope, value
-from ._erf import erf_closure
 from .rule import Rule
 
 

@@ -7,14 +7,14 @@ from typing import Literal, NamedTuple, overload
 
 import numpy as np
 
-from ._base import Rng, check, warn
-from .integrators.evolve import evolve
-from .models import Model, State
-from .models.features import check_features
-from .results.trajectory import Trajectory
-from .stability.linear import growing_rates
-from .stability.plateaus import CRITERIA, Plateau, find
-from .stability.symmetry import averaged, equal_readouts
+from .._base import Rng, check, warn
+from ..integrators.evolve import evolve
+from ..models import Model, State
+from ..models.features import check_features
+from ..results.trajectory import Trajectory
+from ..stability.linear import growing_rates
+from ..stability.plateaus import CRITERIA, Plateau, find
+from ..stability.symmetry import averaged, equal_readouts
 
 
 class CurveOptions(NamedTuple):
@@ -70,7 +70,7 @@ def plateau(
     -------
     Plateau, or list of Plateau with ``all``
         ``height``, ``state``, ``rates``, ``growing``; its ``alpha`` is nan. The duration of a plateau follows from a
-        trajectory (``traj.plateaus()``) or, at finite N, from :func:`overlaps.theory.escape_time.escape`.
+        trajectory (``traj.plateaus()``) or, at finite N, from :func:`overlaps.analysis.escape_time.escape`.
 
     Raises
     ------

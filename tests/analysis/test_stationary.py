@@ -9,8 +9,8 @@ from helpers import few
 from scipy.optimize import least_squares
 
 import overlaps as ov
+from overlaps.analysis.stationary import StationaryPoint
 from overlaps.theory import quadratic, stationary_points
-from overlaps.theory.stationary import StationaryPoint
 
 
 @pytest.mark.slow

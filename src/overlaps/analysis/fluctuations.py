@@ -12,7 +12,7 @@ from ..models.features import check_features
 from ..models.state import gram
 from ..results import files, labelled, plotting
 from ..results.trajectory import Trajectory
-from .noise import INTEGRALS, FieldPoints, Increments, product_covariance, teachers
+from .noise_covariance import INTEGRALS, FieldPoints, Increments, product_covariance, teachers
 from .transport import Path, extrapolate, propagate
 from .unknowns import Unknowns
 
@@ -195,8 +195,8 @@ def fluctuations(
     -----
     RuntimeWarning
         If the variance of some combination of overlaps exceeds 0.05 of the largest overlap: runs leave a plateau at
-        different times and their law is not Gaussian; :func:`overlaps.theory.escape_time.escape` computes that law. If
-        ``error`` exceeds 0.05: it falls at least as the root of ``points``.
+        different times and their law is not Gaussian; :func:`overlaps.analysis.escape_time.escape` computes that law.
+        If ``error`` exceeds 0.05: it falls at least as the root of ``points``.
 
     Notes
     -----

@@ -8,8 +8,8 @@ import pytest
 from helpers import few
 
 import overlaps as ov
-from overlaps import generic_plateau
-from overlaps.generic_plateau import random_mean
+from overlaps.analysis import generic_plateau
+from overlaps.analysis.generic_plateau import random_mean
 from overlaps.results.curves import first_below
 from overlaps.stability import plateaus
 from overlaps.stability.plateaus import find

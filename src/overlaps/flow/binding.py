@@ -1,15 +1,13 @@
 """Choice of the closure for a student, a teacher and the numbers of learning."""
 
+from ..activations.bound import KernelClosure
+from ..activations.classes import NO_CLASSES, ClassesClosure, NumericClassesClosure, shape_of
+from ..activations.families import FamiliesClosure, parts_of
+from ..activations.numeric import NumericClosure, deciding, fitted_sums
+from ..activations.polynomials import PolynomialClosure
+from ..activations.sums import MixtureClosure, PiecewiseLinearClosure
 from ..gaussian.two_point import ERF, NUMERIC, RELU, SIGN
-from .adaptive_closure import RuleClosure
-from .bound import KernelClosure
-from .classes import Classes, ClassesClosure, NumericClassesClosure, shape_of
-from .families import FamiliesClosure, parts_of
-from .numeric import NumericClosure, deciding, fitted_sums
-from .polynomials import PolynomialClosure
-from .sums import MixtureClosure, PiecewiseLinearClosure
-
-NO_CLASSES = Classes()
+from ..rules.adaptive_closure import RuleClosure
 
 
 def bind(student, teacher, learning, classes=NO_CLASSES):

@@ -9,7 +9,8 @@ from scipy.integrate import solve_ivp
 from scipy.special import ndtri
 
 import overlaps as ov
-from overlaps.theory import escape_time, quadratic
+from overlaps.analysis import escape_time
+from overlaps.theory import quadratic
 
 PLATEAU = 0.0346277364  # eps_g of erf, K = M = 2, eta = 1.5
 

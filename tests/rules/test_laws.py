@@ -7,7 +7,7 @@ from scipy import stats
 from scipy.integrate import quad
 
 import overlaps as ov
-from overlaps.activations.laws import law_of
+from overlaps.rules.laws import law_of
 
 
 class Tent(stats.rv_continuous):

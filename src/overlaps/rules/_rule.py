@@ -17,9 +17,9 @@ from numba.extending import typeof_impl
 
 from .._base.jit import MATRIX, REAL, VECTOR, jit, jit_user
 from .._base.lazy_compilation import has_entry_points
+from ..activations.bound import CLOSURE
 from ..gaussian.iterated import cut, nodes
 from ..gaussian.tables import read
-from .bound import CLOSURE
 from .laws import proper
 
 

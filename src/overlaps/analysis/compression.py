@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._base import ArrayLike, check, warn
-from .flow.system import System, fastest_rate
-from .integrators.evolve import evolve
-from .models import Model, Spectrum, State
-from .models.features import check_features
+from .._base import ArrayLike, check, warn
+from ..flow.system import System, fastest_rate
+from ..integrators.evolve import evolve
+from ..models import Model, Spectrum, State
+from ..models.features import check_features
 
 
 class KrylovOptions(NamedTuple):

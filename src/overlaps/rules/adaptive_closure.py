@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base import check
+from ..activations.bound import Bound, inner_steps, outputs
 from ..gaussian.iterated import SIZES, Sizes, discrepancy, rules, settled_size
 from ..gaussian.tables import NO_TABLE
 from . import _rule
-from .bound import Bound, inner_steps, outputs
 from .laws import LAWS, law_of, panel_nodes, proper
 
 

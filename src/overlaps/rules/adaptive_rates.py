@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from .._base import check
+from ..activations.bound import CLOSURE
 from . import _rule
 from ._perceptrons import distance
-from .bound import CLOSURE
 from .rule import Rule
 from .validation import uses_theta
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from .._base import ArrayLike, Immutable, check
 from .._base.jit import compile_once
+from ..activations.activation import Activation
 from ..gaussian.iterated import MAX_VARIABLES as MAX_FIELDS
 from ..gaussian.tables import NO_TABLE
 from . import _rule
 from ._token_rules import closure_of_groups, closure_of_one, force_on_all_tokens
-from .activation import Activation
 from .adaptive_closure import arrays_of
 from .validation import ROLES, check_others, checked_breaks, checked_noise, checked_tokens, compiled, probe
 

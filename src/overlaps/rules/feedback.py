@@ -4,11 +4,11 @@ import numpy as np
 
 from .._base import ArrayLike, check
 from .._base.jit import jit, jit_user
+from ..activations.activation import Activation
+from ..activations.bound import CLOSURE
+from ..activations.library import erf, named
 from ..gaussian.two_point import slope, value
 from . import _rule
-from .activation import Activation
-from .bound import CLOSURE
-from .library import erf, named
 from .rule import Rule
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from .._base import ArrayLike, check
-from ..activations.adaptive_closure import RuleClosure
 from ..activations.bound import LearningNumbers, outputs
-from ..activations.rule import Rule
 from ..models.features import check_features
 from ..models.model import Model
+from ..rules.adaptive_closure import RuleClosure
+from ..rules.rule import Rule
 
 
 def field_average(

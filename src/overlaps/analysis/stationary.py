@@ -11,11 +11,11 @@ from ..dynamics import solve
 from ..flow.closure import generalisation_error
 from ..flow.jacobian import jacobian
 from ..flow.system import System
-from ..landscape.curvature import HessianSpectrum, hessian
 from ..models import Model, State
 from ..models.features import check_features
 from ..stability.fixed_points import fixed_point, possible
 from ..stability.linear import growing_rates
+from .curvature import HessianSpectrum, hessian
 
 __all__ = ["StationaryPoint", "stationary_points"]
 

@@ -7,23 +7,12 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from .._base import check, public_dir
+from .._base import check
 from ..gaussian.quadrature import legendre
 from ..gaussian.tables import tabulate
 from . import _perceptrons as forms
-from .adaptive_rates import adagrad_norm, line_search
-from .committees import dropout, logistic_committee, offsets, sign_committee
-from .feedback import feedback_alignment, node_perturbation
 from .laws import LAWS, law_of, shown
-from .rule import MAKERS, Rule, again
-from .tokens import attention, episode, pair, patches
-
-__all__ = [
-    "adagrad_norm", "adatron", "attention", "dropout", "episode", "feedback_alignment", "hebb", "hinge",
-    "least_squares", "line_search", "logistic", "logistic_committee", "node_perturbation", "offsets", "optimal", "pair",
-    "patches", "perceptron", "residual", "sign_committee",
-]  # fmt: skip
-__dir__ = public_dir(__name__)
+from .rule import Rule
 
 LABELS = np.array([1.0, -1.0])
 
@@ -318,11 +307,12 @@ def residual(law: Any, clip: float = 0.0) -> Rule:
     x = np.abs(law.ppf([0.6, 0.9, 0.99]))
     if not np.allclose(law.cdf(-x), law.sf(x), rtol=1e-10) or not np.allclose(law.cdf(x) + law.cdf(-x), 1, rtol=1e-10):
         raise ValueError(f"law = {name} is not symmetric about 0; expected loc = 0: ov.Rule takes any law.")
-    return _residual(name, tuple(map(float, law.args)), tuple(sorted(law.kwds.items())), clip)
+    return residual_of_recipe(name, tuple(map(float, law.args)), tuple(sorted(law.kwds.items())), clip)
 
 
 @lru_cache(maxsize=64)
-def _residual(name, args, kwds, clip):
+def residual_of_recipe(name, args, kwds, clip):
+    """The rule ``residual`` of a law given by its name in scipy.stats and its parameters."""
     from scipy import stats  # imported here because it takes half a second
 
     law = getattr(stats, name)(*args, **dict(kwds))
@@ -372,11 +362,3 @@ def _given(s, xi, clip):
         at_lower, at_upper = (np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi) for x in (lower, upper))
         square = (xi**2 + s**2) * inside + s * ((xi - clip) * at_upper - (xi + clip) * at_lower)
     return inside, clip**2 * (1 - inside) + square
-
-
-MAKERS.update({name: globals()[name] for name in __all__} | {
-    "residual": lambda law, args, kwds, clip: _residual(law, tuple(args), tuple(map(tuple, kwds)), clip),
-    "adagrad_norm": lambda recipe, b0, mean: adagrad_norm(again(*recipe), b0, mean_eigenvalue=mean),
-})  # fmt: skip
-for _make in (feedback_alignment, node_perturbation):  # their recipes contain the name of the activation
-    MAKERS[_make.__name__] = lambda v, v_star, name, noise, make=_make: make(v, v_star, activation=name, noise=noise)

@@ -11,10 +11,11 @@ from scipy import stats
 from scipy.linalg import expm, solve_continuous_lyapunov
 
 import overlaps as ov
-from overlaps.finite_size import expansion, transport
-from overlaps.finite_size.noise import FieldPoints, Increments, product_covariance
-from overlaps.finite_size.transport import Path
-from overlaps.finite_size.unknowns import Unknowns
+from overlaps.analysis import fluctuations as expansion
+from overlaps.analysis import transport
+from overlaps.analysis.noise_covariance import FieldPoints, Increments, product_covariance
+from overlaps.analysis.transport import Path
+from overlaps.analysis.unknowns import Unknowns
 from overlaps.flow.system import System
 
 BLOCKS = ov.Spectrum([2.0, 1.0, 0.2], [0.2, 0.3, 0.5])

@@ -10,7 +10,7 @@ from scipy.integrate import solve_ivp
 from scipy.special import erf
 
 import overlaps as ov
-from overlaps.activations import _rule
+from overlaps.rules import _rule
 
 R = ov.rules
 ROLES = "force", "error", "chance"

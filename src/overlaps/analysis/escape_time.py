@@ -17,19 +17,19 @@ from scipy.stats import qmc
 
 from .._base import Immutable, Rng, check, quietly
 from ..dynamics import solve, solve_many
-from ..finite_size.expansion import PathCoefficients, checked_size, start_covariance
-from ..finite_size.noise import FieldPoints
-from ..finite_size.transport import Path
-from ..finite_size.unknowns import Unknowns
 from ..flow.closure import generalisation_error
 from ..flow.jacobian import jacobian
-from ..generic_plateau import random_mean
 from ..models import Model, State
 from ..models.features import check_features
 from ..results.curves import first_below
 from ..stability.fixed_points import fixed_point
 from ..stability.linear import growing_rates
 from ..stability.symmetry import is_even, mean_overlaps
+from .fluctuations import PathCoefficients, checked_size, start_covariance
+from .generic_plateau import random_mean
+from .noise_covariance import FieldPoints
+from .transport import Path
+from .unknowns import Unknowns
 
 __all__ = ["EscapeLaw", "escape"]
 

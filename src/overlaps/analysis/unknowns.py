@@ -11,7 +11,7 @@ from ..flow.mixed import MixedSystem, is_mixed
 from ..flow.system import System
 from ..gaussian.two_point import ERF
 from ..models.state import gram
-from .noise import degree, teachers
+from .noise_covariance import degree, teachers
 
 
 class DifferenceOptions(NamedTuple):
