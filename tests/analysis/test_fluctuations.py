@@ -11,8 +11,7 @@ from scipy import stats
 from scipy.linalg import expm, solve_continuous_lyapunov
 
 import overlaps as ov
-from overlaps.analysis import fluctuations as expansion
-from overlaps.analysis import transport
+from overlaps.analysis import linear_noise, transport
 from overlaps.analysis.noise_covariance import FieldPoints, Increments, product_covariance
 from overlaps.analysis.transport import Path
 from overlaps.analysis.unknowns import Unknowns
@@ -420,7 +419,7 @@ def test_a_deviation_that_is_hardly_known_says_so_once(monkeypatch):
     assert better.error < 0.05 < rough.error < 0.5
     known = ov.fluctuations(traj, 1000).std("eps_g")[-1]  # to better.error / 4 or so
     assert abs(rough.std("eps_g")[-1] / known - 1) < 3 * rough.error  # of a normal law
-    monkeypatch.setattr(expansion, "EXPANSION", expansion.EXPANSION._replace(max_std_error=0.0))
+    monkeypatch.setattr(linear_noise, "EXPANSION", linear_noise.EXPANSION._replace(max_std_error=0.0))
     rule = ov.learner(ov.rules.hinge(0.7), eta=0.6)  # which has no use for points
     flow = ov.solve(rule, ov.State.from_overlaps(rule, Q=[[0.8]], R=[[0.3]], T=[[1.1]]), [0.0, 0.7])
     with pytest.warns(RuntimeWarning, match="of sampled fields; simulate"):

@@ -43,6 +43,8 @@ def test_imports_are_found():
 
 
 def test_no_circles():
+    """Apart from the one import of ``pyproject.toml`` that happens when a method is called."""
+    IMPORTS["overlaps.results.trajectory"].remove("overlaps.analysis.escape_time")
     try:
         TopologicalSorter(IMPORTS).prepare()
     except CycleError as circle:

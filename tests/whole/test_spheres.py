@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import overlaps as ov
-from overlaps.analysis.fluctuations import fluctuations
+from overlaps.analysis.linear_noise import fluctuations
 from overlaps.flow.jacobian import Jacobian
 from overlaps.flow.system import System
 from overlaps.theory import quadratic

@@ -25,8 +25,8 @@ from ..results.curves import first_below
 from ..stability.fixed_points import fixed_point
 from ..stability.linear import growing_rates
 from ..stability.symmetry import is_even, mean_overlaps
-from .fluctuations import PathCoefficients, checked_size, start_covariance
 from .generic_plateau import random_mean
+from .linear_noise import PathCoefficients, checked_size, start_covariance
 from .noise_covariance import FieldPoints
 from .transport import Path
 from .unknowns import Unknowns
