@@ -8,6 +8,7 @@ import numpy as np
 
 from .._base import ArrayLike, Immutable, check
 from ..activations.library import sign
+from .equations import Equations, equations_of
 from .features import check_features
 from .model import Model
 from .start import checked_start
@@ -171,6 +172,10 @@ class LowRank(Immutable):
         if name.startswith("_") or "model" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.flow, name)
+
+    def equations(self) -> Equations:
+        """The equations of directions and amplitudes, see :meth:`overlaps.Model.equations`."""
+        return equations_of(self)
 
     @property
     def _static_factors(self):

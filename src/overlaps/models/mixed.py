@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._base import ArrayLike, Floats, Immutable, check
+from .equations import Equations, equations_of
 from .features import check_features
 from .model import Model
 from .schedule import N_CHECKED_TIMES, Schedule
@@ -112,6 +113,10 @@ class Mixed(Immutable):
 
     def _static_overlaps(self, state):
         return self.models[0]._static_overlaps(state)
+
+    def equations(self) -> Equations:
+        """The equations of the mean flow, see :meth:`overlaps.Model.equations`."""
+        return equations_of(self)
 
     @property
     def tasks(self) -> tuple:

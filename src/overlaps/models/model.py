@@ -9,6 +9,7 @@ from .._base import ArrayLike, Floats, Immutable, Rng, by_name, check, html
 from ..activations.activation import Activation
 from ..activations.classes import NO_CLASSES, Classes
 from ..activations.library import erf, named, quadratic, sign
+from .equations import Equations, equations_of
 from .features import check_features
 from .spectrum import Spectrum, isotropic
 from .start import random_start, warn_coarse_step
@@ -174,6 +175,23 @@ class Model(Immutable):
     def spherical(self) -> bool:
         """Whether every student keeps its norm."""
         return self.constraint == "sphere"
+
+    def equations(self) -> Equations:
+        """The equations that ``ov.solve`` integrates for this model, with the terms that are on.
+
+        LaTeX in a notebook, plain text in a terminal; ``.latex`` is the source. Exact for N -> infinity.
+
+        Returns
+        -------
+        Equations
+
+        Examples
+        --------
+        >>> import overlaps as ov
+        >>> model = ov.committee_machine(1, 1, activation="tanh", eta=0.5, gradient_flow=True)
+        >>> print(model.equations())
+        """
+        return equations_of(self)
 
     @by_name("model.random_start(N=1000, rng=1)")
     def random_start(

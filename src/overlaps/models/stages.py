@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._base import ArrayLike, Floats, Function, Immutable, check
+from .equations import Equations
 from .features import check_features
 from .frozen import checked_stages, distill, without_frozen
 from .mixed import Mixed, check_alike
@@ -96,6 +97,10 @@ class Stages(Immutable):
             self._set(heads=heads)
         teacher, students = checked_stages(models, self.teacher, self.students)
         self._set(models=models, until=until, teacher=teacher, students=students)
+
+    def equations(self) -> list[Equations]:
+        """The equations of each stage, see :meth:`overlaps.Model.equations`."""
+        return [model.equations() for model in self.models]
 
     def __len__(self) -> int:
         return len(self.models)
