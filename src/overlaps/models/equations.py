@@ -92,6 +92,14 @@ def _is_isotropic(model):
     return model.spectrum.L == model.spectrum.s[0] == 1 and not model.n_classes and len(model.tasks) == 1
 
 
+def _text(x):
+    return rf"\text{{{str(x).replace('_', ' ')}}}"
+
+
+def _shown(activation):
+    return SHOWN.get(activation.name) or _text(activation.name) + "(x)"
+
+
 def _indexed(terms, index):  # A, B and C of one task or class
     return re.sub(r"\b([ABC])\b", rf"\1_{index}", terms)
 
@@ -150,11 +158,8 @@ def _definitions(model, low_rank):
     if low_rank:
         lines += [r"A_u = a^T A a, \qquad B_u = a^T [A, B], \qquad C_u = a^T C a"]
     if model.spherical:
-        noise = (
-            ""
-            if model.gradient_flow
-            else r" + C_{kk}" + (r" \sum_l s_l p_l" if lines else "") + ("/(2b)" if model.batch_size > 1 else "/2")
-        )
+        noise = r" + C_{kk}" + (r" \sum_l s_l p_l" if lines else "") + ("/(2b)" if model.batch_size > 1 else "/2")
+        noise = "" if model.gradient_flow else noise
         norm = r"\sum_l q^l_{kk}" if lines else "Q_{kk}"
         lines += [rf"\mu_k n_k = (A Q)_{{kk}} + (B R^T)_{{kk}}{noise}, \qquad n_k = {norm}"]
     if model.rule and model.rule.tokens > 1:  # c differs between eigenspaces, and then A, B and C do
@@ -166,14 +171,11 @@ def _definitions(model, low_rank):
         lines += [r"A_{kj} = E[\partial F_k/\partial\lambda_j], \qquad B_{km} = E[\partial F_k/\partial\nu_m]"]
         lines[-1] += "" if model.gradient_flow else r", \qquad C_{kl} = E[F_k F_l]"
     if model.rule:
-        name = repr(model.rule).replace("_", " ")
-        return [*lines, rf"F_k = \eta f_k(\lambda, \nu, \xi; \theta, S) \quad\text{{of {name}}}"]
+        return [*lines, rf"F_k = \eta f_k(\lambda, \nu, \xi; \theta, S) \quad\text{{of }} {_text(model.rule)}"]
     target = r" - \sum_m v^*_m g_*(\nu_m)" if model.M else ""
     target += (" - y_c" if model.n_classes else "") + (r" - \sigma \xi" if model.noise else "")
     lines += [rf"F_k = -\eta v_k g'(\lambda_k) \Delta, \qquad \Delta = \sum_k v_k g(\lambda_k){target}"]
-    lines += [
-        f"g(x) = {SHOWN.get(student.name, student.name)}, \\qquad g_*(x) = {SHOWN.get(teacher.name, teacher.name)}"
-    ]
+    lines += [rf"g(x) = {_shown(student)}, \qquad g_*(x) = {_shown(teacher)}"]
     if student == teacher and student.name in TWO_POINT and not model.n_classes:
         g, dg, d2g = TWO_POINT[student.name]
         lines += [

@@ -190,6 +190,12 @@ class Model(Immutable):
         >>> import overlaps as ov
         >>> model = ov.committee_machine(1, 1, activation="tanh", eta=0.5, gradient_flow=True)
         >>> print(model.equations())
+        dR/dα = A R + B T
+        dQ/dα = A Q + Q A^T + B R^T + R B^T
+        A_kj = E[∂F_k/∂λ_j], B_km = E[∂F_k/∂ν_m]
+        F_k = -η v_k g'(λ_k) Δ, Δ = Σ_k v_k g(λ_k) - Σ_m v^*_m g_*(ν_m)
+        g(x) = tanh(x), g_*(x) = tanh(x)
+        α = steps/N, K = 1, M = 1, η = 0.5
         """
         return equations_of(self)
 
