@@ -34,6 +34,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_gallery.gen_gallery",
+    "sphinxcontrib.bibtex",
     "sphinx-mathjax-offline",  # pages are read on trains, too
 ]
 exclude_patterns = ["_build", "README.md", "gallery_header.rst", "gallery/**/*.ipynb"]
@@ -46,6 +47,7 @@ myst_url_schemes = {  # [in Binder](binder:plateau)
     "binder": {"url": BINDER.format(lecture="{{path}}")},
     "repository": {"url": REPOSITORY + "/{{path}}"},
 }
+bibtex_bibfiles = ["../src/overlaps/results/references.bib"]
 html_theme = "furo"
 html_title = f"overlaps {version}"
 html_static_path = ["_static"]
@@ -191,7 +193,7 @@ def link_papers(app, what, name, obj, options, lines):
     """Docstrings: a paper is a link to where it can be read."""
     for number, line in enumerate(lines):
         line = ARXIV.sub(r"`arXiv:\1 <https://arxiv.org/abs/\1>`__", line)
-        lines[number] = PAPER.sub(r":ref:`[WR] <wr24>`", line)
+        lines[number] = PAPER.sub(":cite:`WR24`", line)
 
 
 # Pages with code are notebooks for myst_nb, which asks for this at their top.

@@ -30,6 +30,7 @@ from .models.mixture import GaussianMixture, gaussian_mixture
 from .models.model import quadratic_network
 from .results import Batch, Discrepancy, Ensemble, Trajectory, load, tlog_rmse
 from .results import discrepancy as discrepancy
+from .results.citations import cite
 from .results.files import save
 from .results.plotting import compare, explore, style
 from .rules.rule import Rule
@@ -72,13 +73,13 @@ else:
 __all__ = [
     "Activation", "Batch", "Closure", "CovariatesEnsemble", "CriticalEta", "Discrepancy", "Ensemble", "FixedPoint",
     "Fluctuations", "GaussianCovariates", "GaussianMixture", "HessianSpectrum", "HiddenManifold", "Learner",
-    "Linearisation", "LowRank", "ManifoldEnsemble", "Mixed", "Model", "OptimalSchedule", "Plateau", "Rule", "Schedule",
-    "Spectrum", "Stages", "State", "Sweep", "Trajectory", "absolute", "field_average", "closure", "committee_machine",
-    "compare", "compress", "compression_error", "covariates", "critical_eta", "erf", "explore", "fixed_point",
-    "fluctuations", "gaussian_covariates", "gaussian_mixture", "greedy_schedule", "hessian", "hidden_manifold",
-    "isotropic", "latents", "leaky_relu", "learner", "linear", "linearise", "load", "low_rank", "optimal_schedule",
-    "polynomial", "plateau", "power_law", "previous_student", "quadratic", "quadratic_network", "relu", "reproducible",
-    "rules", "save", "schedule_gradient", "sign", "simulate", "solve", "solve_many", "static", "style", "sweep", "tanh",
-    "distill", "theory", "tlog_rmse",
+    "Linearisation", "LowRank", "ManifoldEnsemble", "Mixed", "Model", "OptimalSchedule", "Plateau", "Rule",
+    "Schedule", "Spectrum", "Stages", "State", "Sweep", "Trajectory", "absolute", "field_average", "cite", "closure",
+    "committee_machine", "compare", "compress", "compression_error", "covariates", "critical_eta", "erf", "explore",
+    "fixed_point", "fluctuations", "gaussian_covariates", "gaussian_mixture", "greedy_schedule", "hessian",
+    "hidden_manifold", "isotropic", "latents", "leaky_relu", "learner", "linear", "linearise", "load", "low_rank",
+    "optimal_schedule", "polynomial", "plateau", "power_law", "previous_student", "quadratic", "quadratic_network",
+    "relu", "reproducible", "rules", "save", "schedule_gradient", "sign", "simulate", "solve", "solve_many", "static",
+    "style", "sweep", "tanh", "distill", "theory", "tlog_rmse",
 ]  # fmt: skip
 __dir__ = public_dir(__name__)

@@ -6,8 +6,6 @@ from typing import Any
 
 from .._base import Immutable
 
-__all__ = ["Equations", "equations_of"]
-
 # E[g_i g_j], E[g_i' g_j'] and E[g_i'' g_j] of fields with covariance S, for activations in closed form.
 TWO_POINT = {
     "linear": ("S_{ij}", "1", "0"),
