@@ -89,4 +89,4 @@ def _of_model(model):
 def references() -> dict[str, str]:
     """Entries of ``references.bib`` by key, in its order."""
     text = (files(__package__) / "references.bib").read_text(encoding="utf-8")
-    return {re.match(r"@\w+\{(\w+)", entry)[1]: entry for entry in re.findall(r"^@.*?^\}", text, re.M | re.S)}
+    return {key: entry for entry, key in re.findall(r"^(@\w+\{(\w+).*?^\})", text, re.M | re.S)}
