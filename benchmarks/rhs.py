@@ -64,11 +64,11 @@ def many_C(S, w, K, C, work, times):
 
 
 @jit
-def many_rhs(y, s, p, tau, S, w, A, B, C, dv, dy, second_order, times):
+def many_rhs(y, s, p, tau, S, w, work, A, B, C, dv, dy, second_order, times):
     K, M = B.shape
     for _ in range(times):
         gather(y, s, K, M, False, S, w)
-        erf_closure(S, w, K, ERF, 0.1, 0.0, 0.0, second_order > 0, A, B, C, dv)
+        erf_closure(S, w, work, K, ERF, 0.1, 0.0, 0.0, second_order > 0, A, B, C, dv)
         flow(y, s, p, tau, A, B, C, dv, 0.0, 0.0, second_order, False, dy, 0.0)
 
 
@@ -97,8 +97,8 @@ def compiled(K, gradient_flow=False):
     model, start = setting(K, gradient_flow=gradient_flow)
     system = System(model, start)
     y, one = system.pack(start), np.ones(1)
-    roomy, dy = np.append(system.w, np.zeros(erf_workspace(2 * K))), np.empty_like(y)
-    arrays = y, one, one, system.source, system.S, roomy, system.A, system.B, system.C, system.dv, dy
+    work, dy = np.zeros(erf_workspace(2 * K)), np.empty_like(y)
+    arrays = y, one, one, system.source, system.S, system.w, work, system.A, system.B, system.C, system.dv, dy
     times, second_order = max(1, 20000 // K**4), float(not gradient_flow)
     name = f"right-hand side, erf, K = M = {K}{', gradient flow' * gradient_flow}"
     python = {"called from Python": (lambda: system.rhs(0.0, y), 1)}

@@ -29,12 +29,12 @@ class SciPyBDF(StructuredBDF):
 
 
 @jit
-def euler_steps(y, one, tau, S, w, A, B, C, dv, dy, eta, h, steps):
+def euler_steps(y, one, tau, S, w, work, A, B, C, dv, dy, eta, h, steps):
     """Euler's method with fixed steps, in compiled code."""
     K, M = B.shape
     for _ in range(steps):
         gather(y, one, K, M, False, S, w)
-        erf_closure(S, w, K, ERF, eta, 0.0, 0.0, True, A, B, C, dv)
+        erf_closure(S, w, work, K, ERF, eta, 0.0, 0.0, True, A, B, C, dv)
         flow(y, one, one, tau, A, B, C, dv, 0.0, 0.0, 1.0, False, dy, 0.0)
         for i in range(y.size):
             y[i] += h * dy[i]
@@ -44,8 +44,8 @@ def euler(model, start, alpha, h=0.01):
     """Final overlaps; h = 0.01 is what published programs take."""
     system = System(model, start)
     y, one = system.pack(start), np.ones(1)
-    w = np.append(system.w, np.zeros(erf_workspace(model.K + model.M)))
-    room = system.S, w, system.A, system.B, system.C, system.dv, np.empty_like(y)
+    work = np.zeros(erf_workspace(model.K + model.M))
+    room = system.S, system.w, work, system.A, system.B, system.C, system.dv, np.empty_like(y)
     euler_steps(y, one, system.source, *room, model.eta, h, round(alpha / h))
     return system.state(y).Q
 

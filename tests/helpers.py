@@ -7,6 +7,7 @@ import pytest
 
 import overlaps as ov
 from overlaps._base.jit import jit
+from overlaps.activations._erf import erf_workspace
 
 
 def agrees(values, theory, share=0.04):
@@ -23,12 +24,18 @@ def library(model, Q, R, T):
     return half + half.T + (0 if model.gradient_flow else c.C), c.A @ R + c.B @ T, 2 * c.eps_g
 
 
-def closure(kernel, S, w, K, *activation, eta=1.0, eta_v=1.0, noise=0.0):
-    """A, B, C, dv, eps_g of a closure kernel; ``activation`` are its codes or coefficients."""
+def workspace(S):
+    """Room for the parameters of any closure of the library in closed form."""
+    return np.zeros(erf_workspace(len(S)))
+
+
+def closure(kernel, S, w, K, teacher, eta=1.0, eta_v=1.0, noise=0.0, parameters=None):
+    """A, B, C, dv, eps_g of a closure kernel."""
     M = len(w) - K
     A, B, C, dv = np.empty((K, K)), np.empty((K, M)), np.empty((K, K)), np.empty(K)
     S, w = np.ascontiguousarray(S), np.asarray(w, dtype=float)
-    eps_g = kernel(S, w, K, *activation, eta, eta_v, noise, True, A, B, C, dv)
+    parameters = workspace(S) if parameters is None else parameters
+    eps_g = kernel(S, w, parameters, K, teacher, eta, eta_v, noise, True, A, B, C, dv)
     return A, B, C, dv, eps_g
 
 

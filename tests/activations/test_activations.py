@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import few
+from helpers import few, workspace
 from scipy.special import expit
 
 from overlaps import activations as act
@@ -38,12 +38,13 @@ def evaluate(f, S, w, K):
 
 
 def numeric(student, teacher, S, w, K, second_order=True):
-    return evaluate(bind_numeric(student, teacher, LearningNumbers(K, ETA, ETA_V, NOISE, second_order)), S, w, K)
+    learning = LearningNumbers(K, len(w) - K, ETA, ETA_V, NOISE, second_order)
+    return evaluate(bind_numeric(student, teacher, learning), S, w, K)
 
 
 def closed(kernel, teacher, S, w, K):
     def bound(S, w, A, B, C, dv):
-        return kernel(S, w, K, teacher, ETA, ETA_V, NOISE, True, A, B, C, dv)
+        return kernel(S, w, workspace(S), K, teacher, ETA, ETA_V, NOISE, True, A, B, C, dv)
 
     return evaluate(bound, S, w, K)
 
@@ -112,7 +113,7 @@ def test_activations_and_bound_closures_pickle(activation):
     assert copy == activation
     assert "\n" not in repr(copy)
     S, w = random_state(1, 1, 0)
-    f = bind_numeric(activation, act.polynomial([0, 1, 1]), LearningNumbers(1, ETA, ETA_V, NOISE, False))
+    f = bind_numeric(activation, act.polynomial([0, 1, 1]), LearningNumbers(1, 1, ETA, ETA_V, NOISE, False))
     assert evaluate(pickle.loads(pickle.dumps(f)), S, w, 1)["eps_g"] == evaluate(f, S, w, 1)["eps_g"]
     assert "\n" not in repr(f)
 
@@ -159,7 +160,7 @@ def test_kinked_functions_are_refused_with_the_exact_family_named(g, dg, where):
     for pair in ((activation, act.erf), (act.erf, activation)):
         for second_order in (True, False):
             with pytest.raises(ValueError, match=r"kinked has a kink at x = .*ov\.relu, ov\.leaky_relu"):
-                bind_numeric(*pair, LearningNumbers(1, ETA, ETA_V, NOISE, second_order))
+                bind_numeric(*pair, LearningNumbers(1, 1, ETA, ETA_V, NOISE, second_order))
     assert abs(find_kink(dg)) == pytest.approx(where, abs=1e-9)
 
 
@@ -170,7 +171,8 @@ def test_steep_smooth_functions_are_not_called_kinked():
 
 def test_a_jump_of_the_second_derivative_is_refused_by_the_self_check():
     # elu has a continuous slope, so it is no kink, but the midpoint rule converges like 1/n^2 only
-    f = bind_numeric(act.Activation.from_function(elu, elu_dg), act.erf, LearningNumbers(1, ETA, ETA_V, NOISE, False))
+    activation = act.Activation.from_function(elu, elu_dg)
+    f = bind_numeric(activation, act.erf, LearningNumbers(1, 1, ETA, ETA_V, NOISE, False))
     S, w = random_state(1, 1, 0)
     with pytest.raises(ValueError, match="do not converge: with 512 nodes"):
         f.check(S, w)
@@ -180,7 +182,7 @@ def test_too_large_variances_are_refused_at_the_first_call_and_nan_later():
     activation = act.Activation.from_function(np.tanh, tanh_dg)
     wide = np.array([[1e4, 3e3], [3e3, 1e4]])
     S, w = random_state(1, 1, 0)
-    f = bind_numeric(activation, activation, LearningNumbers(1, ETA, ETA_V, NOISE, False))
+    f = bind_numeric(activation, activation, LearningNumbers(1, 1, ETA, ETA_V, NOISE, False))
     with pytest.raises(ValueError, match="too large variances"):
         evaluate(f, wide, w, 1)
     assert np.isfinite(evaluate(f, S, w, 1)["eps_g"])
@@ -207,10 +209,10 @@ def test_tensor_rule_needs_few_fields_and_mixture_a_sigmoid():
     S, w = random_state(3, 2, 0)
     tensor = act.Activation.from_function(softplus, expit, second_order="tensor")
     with pytest.raises(ValueError, match=r"K \+ M = 5.*at most 4.*gradient_flow=True"):
-        bind_numeric(tensor, tensor, LearningNumbers(3, ETA, ETA_V, NOISE, True)).check(S, w)
+        bind_numeric(tensor, tensor, LearningNumbers(3, 2, ETA, ETA_V, NOISE, True)).check(S, w)
     mixture = act.Activation.from_function(softplus, expit, second_order="mixture")
     with pytest.raises(ValueError, match=r"odd sigmoid.*gradient_flow=True"):
-        bind_numeric(mixture, mixture, LearningNumbers(3, ETA, ETA_V, NOISE, True))
+        bind_numeric(mixture, mixture, LearningNumbers(3, 2, ETA, ETA_V, NOISE, True))
 
 
 @few("method", ["sobol", "pairs"], quick=1)
@@ -218,7 +220,7 @@ def test_inaccurate_C_is_refused_unless_the_tolerance_is_raised(method):
     S, w = random_state(3, 3, 1)
     for tolerance, accepted in ((1e-9, False), (1.0, True)):
         g = act.Activation.from_function(np.tanh, tanh_dg, second_order=method, tolerance=tolerance)
-        f = bind_numeric(g, g, LearningNumbers(3, ETA, ETA_V, NOISE, True))
+        f = bind_numeric(g, g, LearningNumbers(3, 3, ETA, ETA_V, NOISE, True))
         if accepted:
             assert 0 < f.error if evaluate(f, S, w, 3) else False
         else:
@@ -229,7 +231,7 @@ def test_inaccurate_C_is_refused_unless_the_tolerance_is_raised(method):
 @pytest.mark.parametrize(("K", "method"), [(1, "tensor"), (2, "pairs"), (3, "mixture")])
 def test_automatic_rule(K, method):
     tanh = act.Activation.from_function(np.tanh, tanh_dg)
-    f = bind_numeric(tanh, tanh, LearningNumbers(K, ETA, ETA_V, NOISE, True))
+    f = bind_numeric(tanh, tanh, LearningNumbers(K, K, ETA, ETA_V, NOISE, True))
     S, w = random_state(K, K, K)
     found = evaluate(f, S, w, K)
     assert f.method == method
@@ -242,7 +244,7 @@ def test_automatic_rule(K, method):
 def test_user_student_with_a_closed_form_teacher(teacher, K):
     user = act.Activation.from_function(act.erf.g, act.erf.dg, act.erf.d2g, name="user")
     S, w = random_state(K, 2, 4)
-    f = bind_numeric(user, teacher, LearningNumbers(K, ETA, ETA_V, NOISE, True))
+    f = bind_numeric(user, teacher, LearningNumbers(K, 2, ETA, ETA_V, NOISE, True))
     found, expected = evaluate(f, S, w, K), closed(erf_closure, teacher.code, S, w, K)
     assert_same(found, expected, atol=1e-11, keys=("A", "B", "dv", "eps_g"))
     error = np.abs(found["C"] - expected["C"]).max()
@@ -256,7 +258,7 @@ def test_closed_form_student_with_a_user_teacher(K):
     user = act.Activation.from_function(act.erf.g, act.erf.dg, name="user")
     for student, kernel in ((act.erf, erf_closure), (act.relu, relu_closure), (act.quadratic, quadratic_closure)):
         S, w = random_state(K, 2, 6)
-        f = bind_numeric(student, user, LearningNumbers(K, ETA, ETA_V, NOISE, True))
+        f = bind_numeric(student, user, LearningNumbers(K, 2, ETA, ETA_V, NOISE, True))
         found, expected = evaluate(f, S, w, K), closed(kernel, ERF, S, w, K)
         assert_same(found, expected, atol=1e-11, keys=("A", "B", "dv", "eps_g"))
         error = np.abs(found["C"] - expected["C"]).max()
@@ -349,7 +351,7 @@ def test_opposite_relu_fields_of_the_expansion(teacher, slope):
     # some 1e-8: another way to the same numbers
     K, S, w = 4, *random_state(4, 4, 4)
     student = act.leaky_relu(slope)
-    f = MixtureClosure(student.mixture, ScaledSum(teacher.code), LearningNumbers(K, ETA, ETA_V, NOISE, True))
+    f = MixtureClosure(student.mixture, ScaledSum(teacher.code), LearningNumbers(K, 4, ETA, ETA_V, NOISE, True))
     expected, found = evaluate(f, S, w, K), numeric(student, teacher, S, w, K)
     assert_same(found, expected, atol=1e-12, keys=("A", "B", "dv", "eps_g"))
     assert np.abs(found["C"] - expected["C"]).max() < 1e-6 * np.abs(expected["C"]).max()
@@ -385,14 +387,15 @@ def test_piecewise_linear_student_of_zero_norm_is_refused():
     S, w = np.diag([0.0, 1.0]), np.array([1.0, -1.0])
     for student, teacher in ((act.absolute, act.relu), (act.leaky_relu(0.1), act.erf)):
         with pytest.raises(ValueError, match="zero norm"):
-            bind_numeric(student, teacher, LearningNumbers(1, ETA, ETA_V, NOISE, True)).check(S, w)
-    bind_numeric(act.leaky_relu(1.0), act.relu, LearningNumbers(1, ETA, ETA_V, NOISE, True)).check(S, w)  # has no kink
+            bind_numeric(student, teacher, LearningNumbers(1, 1, ETA, ETA_V, NOISE, True)).check(S, w)
+    without_kink = act.leaky_relu(1.0)
+    bind_numeric(without_kink, act.relu, LearningNumbers(1, 1, ETA, ETA_V, NOISE, True)).check(S, w)
 
 
 def test_absolute_values_of_opposite_fields_are_equal():
     # |z| = |-z|: a student exactly opposite to its teacher has learned everything
     S, w = np.array([[0.8, -0.8], [-0.8, 0.8]]), np.array([1.0, -1.0])
-    f = bind_numeric(act.absolute, act.absolute, LearningNumbers(1, ETA, ETA_V, 0.0, True))
+    f = bind_numeric(act.absolute, act.absolute, LearningNumbers(1, 1, ETA, ETA_V, 0.0, True))
     found = evaluate(f, S, w, 1)
     assert found["eps_g"] == pytest.approx(0, abs=1e-15)
     assert found["C"][0, 0] == pytest.approx(0, abs=1e-15)
@@ -432,7 +435,7 @@ def test_single_component_mixture_is_the_kernel():
 
 def test_tanh_follows_its_teacher_down():
     S, w = np.array([[1.0, 1 - 1e-10], [1 - 1e-10, 1.0]]), np.array([1.0, -1.0])
-    f = bind_numeric(act.tanh, act.tanh, LearningNumbers(1, 1.0, 1.0, 0.0, True))
+    f = bind_numeric(act.tanh, act.tanh, LearningNumbers(1, 1, 1.0, 1.0, 0.0, True))
     found = evaluate(f, S, w, 1)
     x = np.linspace(-9, 9, 4001)
     p = np.exp(-0.5 * x * x) / np.sqrt(2 * np.pi) * (x[1] - x[0])

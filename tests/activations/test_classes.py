@@ -203,7 +203,7 @@ def test_the_error_of_C_is_estimated_where_the_rule_is_coarse(seed):
     X, mu = rng.normal(size=(3, 4)), 3 * rng.normal(size=3)
     S, w = np.block([[X @ X.T / 3, mu[:, None]], [mu, 40.0]]), np.array([0.5, 0.4, -0.6, 0.0])
     classes = Classes(np.array([1.0]), np.array([LABEL]), np.array([[1.0]]))
-    bound = ClassesClosure(ov.relu, ov.relu, LearningNumbers(3, 0.3, 0.2, 0.1, True), classes)
+    bound = ClassesClosure(ov.relu, ov.relu, LearningNumbers(3, 1, 0.3, 0.2, 0.1, True), classes)
     C = np.empty((3, 3))
     bound(S, w, np.empty((3, 3)), np.empty((3, 1)), C, np.empty(3))
     estimate = bound.error
@@ -214,7 +214,7 @@ def test_the_error_of_C_is_estimated_where_the_rule_is_coarse(seed):
 def test_quadrature_of_classes_is_their_closed_form():
     """Two classes, two groups of eigenspaces: where both are known. 40 nodes in each dimension, 1e-9 of C."""
     rule, means = (
-        LearningNumbers(2, 0.5, 0.3, 0.2, True),
+        LearningNumbers(2, 3, 0.5, 0.3, 0.2, True),
         np.array([[[0.4, -0.1], [0.3, 0.2], [-0.2, 0.5]], [[0.1, 0.6]] * 3]),
     )
     classes = Classes(np.array([0.3, 0.7]), np.array([0.25, -1.0]), np.array([[1.0, 0.5], [2.0, 1.0]]))

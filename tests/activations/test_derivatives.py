@@ -5,6 +5,7 @@ import itertools
 import mpmath as mp
 import numpy as np
 import pytest
+from helpers import workspace
 
 from overlaps.activations import _first_order, _relu_derivatives, kernels
 from overlaps.activations.bound import DERIVATIVES, LearningNumbers, central_differences
@@ -50,7 +51,7 @@ def moved(S, w, unknown, step):
 def closure_arrays(student, teacher, S, w, K):
     M = len(w) - K
     A, B, C, dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
-    eps_g = CLOSURES[student](S, w, K, CODES[teacher], ETA, ETA_V, NOISE, True, A, B, C, dv)
+    eps_g = CLOSURES[student](S, w, workspace(S), K, CODES[teacher], ETA, ETA_V, NOISE, True, A, B, C, dv)
     return A, B, C, dv, np.array(eps_g)
 
 
@@ -104,7 +105,7 @@ def test_finite_differences_with_zero_readout(student, teacher, rng):
 
 def of_pieces(student, teacher, S, w, K):
     """Derivatives of units a x + b relu(x), given by (a, b), and a function for their arrays A, B, C, dv."""
-    closure = PiecewiseLinearClosure(student, teacher, LearningNumbers(K, ETA, ETA_V, NOISE, True))
+    closure = PiecewiseLinearClosure(student, teacher, LearningNumbers(K, len(w) - K, ETA, ETA_V, NOISE, True))
     return closure.derivatives(S, w, exact=True), closure.arrays
 
 

@@ -6,7 +6,7 @@ from functools import cache
 import mpmath as mp
 import numpy as np
 import pytest
-from helpers import few
+from helpers import few, workspace
 from oracles import mp_orthant
 
 import overlaps as ov
@@ -175,7 +175,7 @@ WITH_SLOW_ONES = [  # orthants of four fields at 60 digits take seconds
 def test_C_against_60_digits(student, teacher, kind, rng):
     K = 2
     S, w = covariance(kind, K, 1, rng), np.array([1.1, -0.7, 0.9])
-    f = bind_numeric(student, teacher, LearningNumbers(K, 1.0, 1.0, 0.3, True))
+    f = bind_numeric(student, teacher, LearningNumbers(K, 1, 1.0, 1.0, 0.3, True))
     assert isinstance(f, FamiliesClosure)
     expected = mp_C(student, teacher, S, w, K, 0.3)
     # rounding of sums of about 1e3 points; students 1e-6 apart: rounding of S over their distance
@@ -189,7 +189,7 @@ def test_cones_of_three_students_against_60_digits(kind, rng):
     K, student, teacher = 3, LEAKY, ov.polynomial([0.3, 0.0, 0.5, 0.2])
     S, w = covariance(kind, K, 1, rng), np.array([1.1, -0.7, 0.6, 0.9])
     expected = mp_C(student, teacher, S, w, K, 0.3)
-    found = evaluate(bind_numeric(student, teacher, LearningNumbers(K, 1.0, 1.0, 0.3, True)), S, w, K)[2]
+    found = evaluate(bind_numeric(student, teacher, LearningNumbers(K, 1, 1.0, 1.0, 0.3, True)), S, w, K)[2]
     limit = 1e-9 if kind == "parallel" else 1e-13
     np.testing.assert_allclose(found, expected, rtol=0, atol=limit * np.abs(expected).max())
 
@@ -203,7 +203,7 @@ def test_the_scale_of_a_polynomial_teacher_is_that_of_its_field(student, rng):
     for scale in (1.0, c):
         row = np.r_[np.ones(K), np.full(M, 1 / scale)]
         teacher = ov.polynomial(coefficients * scale ** np.arange(5))
-        f = bind_numeric(student, teacher, LearningNumbers(K, 0.7, 1.0, 0.3, True))
+        f = bind_numeric(student, teacher, LearningNumbers(K, M, 0.7, 1.0, 0.3, True))
         found.append(evaluate(f, S * np.outer(row, row), w, K))
     A, B, *rest = found[1]
     for x, y in zip((A, B / c, *rest), found[0], strict=True):
@@ -225,7 +225,8 @@ def test_first_order_against_60_digits(student, teacher, rng):
     """Dv and eps_g by definition, A and B through E[F_k z_b] = sum_j A_kj Q_jb + sum_m B_km R_bm (Stein)."""
     K, M, eta, eta_v = 2, 2, 0.7, 0.3
     S, w = covariance("generic", K, M, rng), np.array([1.1, -0.7, 0.9, -0.4])
-    A, B, _, dv, eps_g = evaluate(bind_numeric(student, teacher, LearningNumbers(K, eta, eta_v, 0.3, False)), S, w, K)
+    bound = bind_numeric(student, teacher, LearningNumbers(K, M, eta, eta_v, 0.3, False))
+    A, B, _, dv, eps_g = evaluate(bound, S, w, K)
     (g, dg), (h, _) = terms(student), terms(teacher)
     functions, z = [(c, g if c < K else h) for c in range(K + M)], [(1.0, 1, "", 1)]
     with mp.workdps(40):
@@ -256,10 +257,10 @@ def test_a_square_as_a_polynomial_and_as_a_kernel(student, teacher, kernel, code
     # closed forms from Stein's lemma in the kernels, sectors, cones and Mehler sums here; ten cones of three students
     K, M = 5, 3
     S, w = covariance("generic", K, M, rng), np.concatenate([rng.uniform(0.5, 1.5, K), rng.uniform(-1.5, -0.5, M)])
-    f = bind_numeric(student, teacher, LearningNumbers(K, 0.5, 1.0, 0.3, True))
+    f = bind_numeric(student, teacher, LearningNumbers(K, M, 0.5, 1.0, 0.3, True))
     assert isinstance(f, FamiliesClosure)
     found = evaluate(f, S, w, K)
-    expected = evaluate(lambda S, w, *out: kernel(S, w, K, code, 0.5, 1.0, 0.3, True, *out), S, w, K)
+    expected = evaluate(lambda S, w, *out: kernel(S, w, workspace(S), K, code, 0.5, 1.0, 0.3, True, *out), S, w, K)
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_allclose(x, y, rtol=0, atol=1e-12 * np.abs(y).max())
 
@@ -280,9 +281,9 @@ def test_C_of_an_affine_student_is_a_second_moment():
 def test_teachers_without_variance_contribute_their_value_at_zero():
     S, w = np.diag([1.3, 0.7, 0.0]), np.array([1.0, -0.6, 0.8])
     for student, teacher in PAIRS:
-        found = evaluate(bind_numeric(student, teacher, LearningNumbers(2, 1.0, 1.0, 0.3, True)), S, w, 2)
+        found = evaluate(bind_numeric(student, teacher, LearningNumbers(2, 1, 1.0, 1.0, 0.3, True)), S, w, 2)
         constant = ov.polynomial([float(sum(x[0] for x in terms(teacher)[0] if x[1] == 0 and not x[2]))])
-        expected = evaluate(bind_numeric(student, constant, LearningNumbers(2, 1.0, 1.0, 0.3, True)), S, w, 2)
+        expected = evaluate(bind_numeric(student, constant, LearningNumbers(2, 1, 1.0, 1.0, 0.3, True)), S, w, 2)
         for i in (0, 2, 3, 4):
             np.testing.assert_allclose(found[i], expected[i], rtol=0, atol=1e-13)
 
@@ -290,7 +291,7 @@ def test_teachers_without_variance_contribute_their_value_at_zero():
 def test_students_with_a_kink_and_zero_norm_are_refused():
     for teacher in (CUBE, ov.erf):
         with pytest.raises(ValueError, match="zero norm"):
-            bind_numeric(LEAKY, teacher, LearningNumbers(1, 1.0, 1.0, 0.0, True)).check(
+            bind_numeric(LEAKY, teacher, LearningNumbers(1, 1, 1.0, 1.0, 0.0, True)).check(
                 np.diag([0.0, 1.0]), np.array([1.0, -1.0])
             )
 
@@ -303,7 +304,7 @@ def test_states_that_are_only_tried_raise_nothing(S):
     S = 0.5 * (S + S.T)
     for student, teacher in [*PAIRS, (CUBE, QUAD)]:
         evaluate(
-            bind_numeric(student, teacher, LearningNumbers(2, 1.0, 1.0, 0.3, True)), S, np.array([1.1, -0.7, 0.9]), 2
+            bind_numeric(student, teacher, LearningNumbers(2, 1, 1.0, 1.0, 0.3, True)), S, np.array([1.1, -0.7, 0.9]), 2
         )
 
 

@@ -9,7 +9,7 @@ from overlaps.gaussian.two_point import RELU
 
 
 def piecewise(S, w, K, a, b, noise=0.0):
-    return closure(_piecewise.piecewise_linear_closure, S, w, K, np.asarray(a), np.asarray(b), noise=noise)
+    return closure(_piecewise.piecewise_linear_closure, S, w, K, -1, noise=noise, parameters=np.concatenate([a, b]))
 
 
 def test_piecewise_linear_closure_against_sampling():

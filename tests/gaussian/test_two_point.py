@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from helpers import workspace
 from oracles import expectation
 
 import overlaps as ov
@@ -79,7 +80,7 @@ def test_unknown_codes_give_nan_everywhere(code):
         assert np.all(np.isnan(two_point_derivatives(f, h, 1.0, 0.7, 0.2)))
     for kernels in KERNELS.values():
         A, B, C, dv = np.zeros((2, 2)), np.zeros((2, 1)), np.zeros((2, 2)), np.zeros(2)
-        eps_g = kernels.closure(S, w, 2, code, 1.0, 1.0, 0.1, True, A, B, C, dv)
+        eps_g = kernels.closure(S, w, workspace(S), 2, code, 1.0, 1.0, 0.1, True, A, B, C, dv)
         for x in (B, C, dv, eps_g):
             assert np.all(np.isnan(x))
         dA, dB, dC, ddv = (np.zeros((7, *x.shape)) for x in (A, B, C, dv))

@@ -62,7 +62,7 @@ def test_eps_g_keeps_rtol_as_it_falls(eta, spectrum, N, last):
 
 @pytest.mark.parametrize("teacher", [ov.tanh, ov.linear], ids=repr)
 def test_sums_of_erf_are_stepped_in_compiled_code(teacher):
-    """The kernel finds the sums behind w; SciPy's class calls the closure from Python, which quadrature tests."""
+    """The sums are parameters of the kernel; SciPy's class calls the closure from Python, which quadrature tests."""
     model = ov.committee_machine(2, 1, activation=ov.tanh, teacher_activation=teacher, eta=0.3, v=[1.0, 0.6])
     assert bind(model).compiled is not None
     start = model.random_start(N=1000, rng=1)

@@ -121,14 +121,15 @@ def test_pairs_that_an_activation_does_not_bring_are_left_to_quadrature(pair):
 def test_what_is_brought_beside_the_closure_is_used():
     asked = []
 
-    def closure(S, w, K, teacher, *rest):
-        return ov.erf.closed_forms.closure(S, w, K, ov.erf.code, *rest)
+    def closure(S, w, parameters, K, teacher, *rest):
+        return ov.erf.closed_forms.closure(S, w, parameters, K, ov.erf.code, *rest)
 
     def derivatives(S, w, K, teacher, *rest):
         asked.append(teacher)
         ov.erf.closed_forms.derivatives(S, w, K, ov.erf.code, *rest)
 
-    kernels = Kernels(closure, (ov.erf.code,), derivatives, ov.erf.closed_forms.differences)
+    forms = ov.erf.closed_forms
+    kernels = Kernels(closure, (ov.erf.code,), derivatives, forms.differences, forms.workspace)
     mine = ov.Activation("mine", ov.erf.g, ov.erf.dg, ov.erf.d2g, kernels=kernels)
     models = [ov.committee_machine(2, 2, activation=g, eta=0.5) for g in (mine, ov.erf)]
     start = ov.State.from_overlaps(models[0], Q=np.eye(2), R=[[0.98, 0.02], [0.0, 0.97]], T=np.eye(2))
@@ -156,7 +157,7 @@ def test_late_times_do_not_take_an_even_function_for_an_odd_one():
         assert (can_transition(model, near)[0] is None) == (g is cosine and sign == -1)
 
 
-def outside_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+def outside_closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     return np.nan
 
 
@@ -181,3 +182,15 @@ def test_the_library_says_where_its_functions_kink():
         h = 1e-9
         jump = abs(g.dg(np.array(h)) - g.dg(np.array(-h))) > 1e-3
         assert (0.0 in g.kinks) == jump
+
+
+@pytest.mark.parametrize("teacher", [ov.erf, ov.linear], ids=repr)
+def test_a_closure_without_its_workspace_gives_nan_and_writes_nowhere(teacher):
+    """A user may call the library's closures from others: machine code does not see where an array ends."""
+    S, w, arrays = np.eye(3), np.ones(3), (np.zeros((2, 2)), np.zeros((2, 1)), np.zeros((2, 2)), np.zeros(2))
+    with ov.reproducible():
+        for size in (0, ov.erf.closed_forms.workspace(3) - 1):
+            assert np.isnan(
+                ov.erf.closed_forms.closure(S, w, np.zeros(size), 2, teacher.code, *3 * [1.0], True, *arrays)
+            )
+    assert not any(map(np.any, arrays))

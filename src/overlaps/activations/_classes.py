@@ -157,14 +157,14 @@ def _quadratic_C(mu, S, w, K, H, slope, square, eta, C):
 
 
 @jit
-def classes_closure(S, w, K, code, eta, eta_v, noise, second_order, A, B, C, dv):
+def classes_closure(S, w, parameters, K, code, eta, eta_v, noise, second_order, A, B, C, dv):
     """Fill A, B, C, dv, averaged over the classes; return eps_g.
 
-    Behind w (rows,) follow the codes of student and teacher (``code`` is unused), the numbers of classes and of nodes,
+    The parameters are the codes of student and teacher (``code`` is unused), the numbers of classes and of nodes,
     (a, b) of units a z + b f(z) for students and for teachers, the arrays of ``Classes``, and the nodes and weights.
     """
     rows = S.shape[1]
-    groups, numbers = S.shape[0] // rows, w[rows:]
+    groups, numbers = S.shape[0] // rows, parameters
     student, teacher, n_classes, size = int(numbers[0]), int(numbers[1]), int(numbers[2]), int(numbers[3])
     pi, labels = numbers[HEADER_SIZE:], numbers[HEADER_SIZE + n_classes :]
     ratios = numbers[HEADER_SIZE + 2 * n_classes :]

@@ -291,22 +291,16 @@ def erf_workspace(n):
 
 
 @jit(inline=True)
-def _closure_in(scratch, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+def _in_workspace(S, w, workspace, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     n = S.shape[0]
     both = n * (n + 1)
     if teacher == ERF:
-        eps_g = erf_first_order(S, w, K, eta, eta_v, A, B, dv, scratch)
+        eps_g = erf_first_order(S, w, K, eta, eta_v, A, B, dv, workspace)
     else:
-        eps_g = fill_first_order(S, w, K, ERF, teacher, eta, eta_v, A, B, dv, scratch[:both].reshape((n + 1, n)))
+        eps_g = fill_first_order(S, w, K, ERF, teacher, eta, eta_v, A, B, dv, workspace[:both].reshape((n + 1, n)))
     if second_order:
-        erf_C(S, w, K, teacher, eta, noise, C, scratch[both:].reshape((5, both // 2)))
+        erf_C(S, w, K, teacher, eta, noise, C, workspace[both : both + 5 * both // 2].reshape((5, both // 2)))
     return eps_g
-
-
-@jit
-def _closure_alone(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    scratch = np.empty(erf_workspace(S.shape[0]))
-    return _closure_in(scratch, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)
 
 
 @cache
@@ -314,11 +308,10 @@ def _pairs_of(K):
     return np.tril_indices(K)
 
 
-def _erf_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    n = S.shape[0]
+def _erf_closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     if teacher != ERF:
-        return _closure_alone(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)
-    w, s = w[:n], S.diagonal()
+        return _in_workspace(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)
+    n, s = len(S), S.diagonal()
     one, ww = 1.0 + s, np.multiply.outer(w, w)
     root = 1.0 / np.sqrt(np.add.outer(one, s) + (np.multiply.outer(s, s) - S * S))
     gradient = (2 / pi) * (np.arcsin(S / np.sqrt(np.multiply.outer(one, one))) @ w)
@@ -339,7 +332,7 @@ def _erf_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)
     return 0.5 * float(w @ gradient)
 
 
-def _seconds(S, w, K, teacher, eta, eta_v, noise, second_order, *_):
+def _seconds(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, *_):
     n = len(S)
     if teacher != ERF:
         return 5e-6 + 1.2e-6 * n * n * (1 + (K * K if second_order else 0))
@@ -347,10 +340,8 @@ def _seconds(S, w, K, teacher, eta, eta_v, noise, second_order, *_):
 
 
 @jit(no_reference_counting=True, python=_erf_closure, cost=_seconds)
-def erf_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    n = S.shape[0]
-    end = n + erf_workspace(n)
-    # Integrators append the workspace to w; other callers pay for an allocation.
-    if w.size < end:
-        return _closure_alone(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)
-    return _closure_in(w[n:end], S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)
+def erf_closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    """The closure of erf students; the parameters are a workspace. nan if it is too short."""
+    if parameters.size < erf_workspace(len(S)):
+        return math.nan
+    return _in_workspace(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)

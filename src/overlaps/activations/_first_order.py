@@ -17,7 +17,7 @@ from .._base.lazy_compilation import small
 from ..gaussian.two_point import same_field, two_point, two_point_derivatives
 
 
-def closure_cost(S, w, K, teacher, eta, eta_v, noise, second_order, *_):
+def closure_cost(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, *_):
     """Seconds of a closure in closed form without compilation; C is a sum over pairs at most."""
     return 5e-6 + 1.2e-6 * len(S) ** 2 + (1e-6 * K**3 if second_order else 0.0)
 

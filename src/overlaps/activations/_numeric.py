@@ -1,4 +1,4 @@
-"""The closure by quadrature as one kernel, whose tables and nodes are one array behind w.
+"""The closure by quadrature as one kernel, whose tables and nodes are its parameters.
 
 ``parameters`` = (number of arrays, their ends, arrays): see ``NumericClosure.parameters``.  Four-point integrals with
 kinks are computed at scrambled Sobol points, common to all entries of C.
@@ -113,29 +113,28 @@ class SobolMean:
 
 
 @jit
-def numeric_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+def numeric_closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     """Fill A, B, C, dv; return eps_g.  All are nan where the quadrature is untested: integrators reject the step."""
     n = S.shape[0]
-    if w.size == n:
+    if parameters.size == 0:
         return np.nan
-    w, data = w[:n], w[n:]
-    sizes, tested = unpacked(data, 0), unpacked(data, 1)
+    sizes, tested = unpacked(parameters, 0), unpacked(parameters, 1)
     for i in range(n):
         if not S[i, i] <= MODES.max_compiled_growth * tested[i]:
             A[:], B[:], C[:], dv[:] = np.nan, np.nan, np.nan, np.nan
             return np.nan
-    f, h, u, p = unpacked(data, 2), unpacked(data, 3), unpacked(data, 8), unpacked(data, 9)
+    f, h, u, p = unpacked(parameters, 2), unpacked(parameters, 3), unpacked(parameters, 8), unpacked(parameters, 9)
     gg, dd, hh = np.empty((n, n)), np.empty((K, n)), np.empty((K, n))
     fill_tables(
         S,
         K,
         f,
         h,
-        unpacked(data, 4),
-        unpacked(data, 5),
+        unpacked(parameters, 4),
+        unpacked(parameters, 5),
         int(sizes[0]),
-        unpacked(data, 6),
-        unpacked(data, 7),
+        unpacked(parameters, 6),
+        unpacked(parameters, 7),
         gg,
         dd,
         hh,
@@ -154,8 +153,8 @@ def numeric_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, 
                 h,
                 u,
                 p,
-                unpacked(data, 10),
-                unpacked(data, 11),
+                unpacked(parameters, 10),
+                unpacked(parameters, 11),
                 int(sizes[2]),
                 sizes[1] == SQUARE.pairs,
                 square,

@@ -44,9 +44,10 @@ def piecewise_linear_C(S, w, K, a, b, eta, noise, eps_g, C):
 
 
 @jit
-def piecewise_linear_closure(S, w, K, a, b, eta, eta_v, noise, second_order, A, B, C, dv):
-    """Fill A, B, C, dv and return eps_g; units are relu units of weight w b plus linear terms."""
+def piecewise_linear_closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    """The closure of units with the parameters (a, b): relu units of weight w b plus linear terms."""
     n = S.shape[0]
+    a, b = parameters[:n], parameters[n:]
     H, gradient = np.empty(S.shape), np.empty(n)
     mean_hessian(S, w * b, K, RELU, RELU, H, gradient)
     eps_g = 0.0

@@ -18,7 +18,7 @@ from ._first_order import (
 
 
 @jit(cost=closure_cost)
-def linear_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+def linear_closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     eps_g, _ = first_order(S, w, K, LINEAR, teacher, eta, eta_v, A, B, dv)
     if second_order:  # since g' = 1, E[F_k F_l] = eta^2 v_k v_l E[Delta^2] for any teacher
         for k in range(K):
@@ -81,7 +81,7 @@ def quadratic_C(S, w, K, H, eta, noise, eps_g, C):
 
 
 @jit(cost=closure_cost)
-def quadratic_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+def quadratic_closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     eps_g, H = first_order(S, w, K, QUADRATIC, teacher, eta, eta_v, A, B, dv)
     if second_order:
         quadratic_C(S, w, K, H, eta, noise, eps_g, C)

@@ -157,13 +157,13 @@ def relu_C(S, w, K, teacher, eta, noise, C):
             C[a, b] = C[b, a] = eta * eta * w[a] * w[b] * (square[a, b] + noise * noise * P2)
 
 
-def _seconds(S, w, K, teacher, eta, eta_v, noise, second_order, *_):
+def _seconds(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, *_):
     n = len(S)
     return 5e-6 + 1.2e-6 * n * n + (4e-6 * K * K * n * n if second_order else 0.0)
 
 
 @jit(cost=_seconds)
-def relu_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+def relu_closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     eps_g, _ = first_order(S, w, K, RELU, teacher, eta, eta_v, A, B, dv)
     if second_order:
         relu_C(S, w, K, teacher, eta, noise, C)

@@ -14,8 +14,9 @@ from ..gaussian.two_point import SIGN
 from ._first_order import assemble, assemble_square
 from ._relu_derivatives import relu_alignment
 
-# Signature closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv) -> eps_g of all compiled closures.
-CLOSURE = REAL(MATRIX, VECTOR, INT, INT, REAL, REAL, REAL, BOOL, MATRIX, MATRIX, MATRIX, VECTOR)
+# Signature of all compiled closures:
+# closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv) -> eps_g.
+CLOSURE = REAL(MATRIX, VECTOR, VECTOR, INT, INT, REAL, REAL, REAL, BOOL, MATRIX, MATRIX, MATRIX, VECTOR)
 SIMD_WIDTH = 32  # number of states in one SIMD batch, four registers of eight; shorter loops are dominated by start-up
 BATCHED = types.void(CUBE, MATRIX, INT, VECTOR, BOOL, CUBE, MATRIX, CUBE, VECTOR, MATRIX)  # closures of ``_simd``
 
@@ -47,13 +48,16 @@ class DerivativeOptions(NamedTuple):
 DERIVATIVES = DerivativeOptions()
 
 
+ERRORS = types.void(types.FunctionType(CLOSURE), VECTOR, INT, INT, CUBE, MATRIX, VECTOR)  # signature of ``errors_of``
+
+
 @jit
-def errors_of(closure, K, teacher, S, w, eps_g):
+def errors_of(closure, parameters, K, teacher, S, w, eps_g):
     """Fill eps_g (n,) at S (n, K + M, K + M), w (n, K + M)."""
     M = w.shape[1] - K
     A, B, C, dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
     for i in range(len(eps_g)):
-        eps_g[i] = closure(S[i], w[i], K, teacher, 1.0, 1.0, 0.0, False, A, B, C, dv)
+        eps_g[i] = closure(S[i], w[i], parameters, K, teacher, 1.0, 1.0, 0.0, False, A, B, C, dv)
 
 
 def outputs(S, K):
@@ -64,9 +68,10 @@ def outputs(S, K):
 
 
 class LearningNumbers(NamedTuple):
-    """Number of students K and the numbers of learning that a closure needs."""
+    """Numbers of students K and of static units M, and the numbers of learning that a closure needs."""
 
     K: int
+    M: int
     eta: float
     eta_v: float
     noise: float
@@ -103,7 +108,7 @@ class Bound:
     compiled, simd : callable or None
         Kernels for one state and for SIMD_WIDTH states; None where compiled code cannot call the closure.
     parameters : ndarray
-        Numbers that the kernel reads behind w (n,), see ``extended``.
+        Numbers that ``compiled`` reads beside S and w, or its workspace.
     period : int
         Number of evaluations in compiled code after which the closure needs a check in Python; 0 if it needs none.
     accuracy : float
@@ -141,9 +146,9 @@ class Bound:
         """Fill A (K, K), B (K, M), dv (K,) and, for the second order, C (K, K); return eps_g."""
         raise NotImplementedError
 
-    def extended(self, w):
-        """Append the parameters or the workspace of the compiled kernel to w (n,)."""
-        return np.append(w, self.parameters)
+    def compiled_parameters(self):
+        """The parameters for evaluations in compiled code, up to the next call in Python."""
+        return self.parameters
 
     def errors(self, S, w):
         """Eps_g (n,) at S (n, K + M, K + M) and w (n, K + M)."""
@@ -250,7 +255,6 @@ class KernelClosure(Bound):
     # Number of students from which threads fill C. With fewer, C takes less than a millisecond, and threads cost more
     # than they save.
     threads_from = 40
-    errors_signature = types.void(types.FunctionType(CLOSURE), INT, INT, CUBE, MATRIX, VECTOR)  # of ``errors_of``
     _threads = 1
 
     def __init__(self, student, teacher, learning):
@@ -259,7 +263,9 @@ class KernelClosure(Bound):
         self._kernels, self._kernel = student.closed_forms, student.closed_forms.closure
         self.simd = self._kernels.simd if teacher == student else None
         # Stored because collecting the arguments takes a tenth of the time of a small closure.
-        self._arguments = learning.K, teacher.code, *learning[1:]
+        self._arguments = learning.K, teacher.code, *learning[2:]
+        if self._kernels.workspace is not None:
+            self.parameters = np.zeros(self._kernels.workspace(learning.K + learning.M))
         if learning.K >= self.threads_from:  # every call takes milliseconds in Python
             compile_eagerly()
         if self._kernels.chunk is not None and learning.second_order and learning.K >= self.threads_from:
@@ -272,16 +278,11 @@ class KernelClosure(Bound):
         """Fill A, B, C, dv; return eps_g."""
         K, code, eta, eta_v, noise, second_order = self._arguments
         if self._threads == 1:
-            return self._kernel(S, w, K, code, eta, eta_v, noise, second_order, A, B, C, dv)
-        eps_g = self._kernel(S, w, K, code, eta, eta_v, noise, False, A, B, C, dv)
+            return self._kernel(S, w, self.parameters, K, code, eta, eta_v, noise, second_order, A, B, C, dv)
+        eps_g = self._kernel(S, w, self.parameters, K, code, eta, eta_v, noise, False, A, B, C, dv)
         fill, m = self._kernels.chunk, self._threads
         in_threads(lambda i: fill(S, w, K, code, eta, noise, C, i, m), m)
         return eps_g
-
-    def extended(self, w):
-        """Append the workspace of the kernel to w (n,)."""
-        size = self._kernels.workspace
-        return np.array(w) if size is None else np.append(w, np.zeros(size(len(w))))
 
     def errors(self, S, w):
         """Eps_g (n,) at S (n, K + M, K + M) and w (n, K + M), in one compiled function."""
@@ -289,15 +290,15 @@ class KernelClosure(Bound):
         if few or (is_lazy() and not self.compiled.overloads and not is_compiled(self.compiled, CLOSURE.args)):
             return super().errors(S, w)
         self._kernel.compile(CLOSURE.args)  # with a return type: numba compiles this separately from calls by Python
-        compile_once(errors_of, self.errors_signature)
-        result = np.empty(len(S))
-        errors_of(self._kernel, *self._arguments[:2], np.ascontiguousarray(S), np.ascontiguousarray(w), result)
+        compile_once(errors_of, ERRORS)
+        result, S, w = np.empty(len(S)), np.ascontiguousarray(S), np.ascontiguousarray(w)
+        errors_of(self._kernel, self.parameters, *self._arguments[:2], S, w, result)
         return result
 
     def set_noise(self, noise):
         """Replace the standard deviation of the label noise."""
         super().set_noise(noise)
-        self._arguments = self.learning.K, self.teacher.code, *self.learning[1:]
+        self._arguments = self.learning.K, self.teacher.code, *self.learning[2:]
 
     def _exact_derivatives(self, S, w):
         if self._kernels.derivatives is None:

@@ -85,10 +85,8 @@ class ClassesClosure(Bound):
         return self._fill(self.parameters, S, w, A, B, C, dv)
 
     def _fill(self, parameters, S, w, A, B, C, dv):
-        K, eta, eta_v, noise, second_order = self.learning
-        centroids = np.zeros(self.classes.n_classes)
-        w = np.concatenate([w[: S.shape[1] - centroids.size], centroids, parameters])
-        return classes_closure(S, w, K, self.teacher.code, eta, eta_v, noise, second_order, A, B, C, dv)
+        K, _, eta, eta_v, noise, second_order = self.learning
+        return classes_closure(S, w, parameters, K, self.teacher.code, eta, eta_v, noise, second_order, A, B, C, dv)
 
     @property
     def error(self):  # type: ignore[override]
@@ -170,7 +168,7 @@ class NumericClassesClosure(ClassesClosure):
             )
 
     def _fill(self, scale, S, w, A, B, C, dv):
-        K, eta, eta_v, noise, second_order = self.learning
+        K, _, eta, eta_v, noise, second_order = self.learning
         weights, labels, ratios = self.classes
         rows, G = S.shape[1], len(S) // S.shape[1]
         n, eps_g = rows - len(weights), 0.0

@@ -110,7 +110,7 @@ class FamiliesClosure(Bound):
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""
-        K, eta, eta_v, _, second_order = self.learning
+        K, _, eta, eta_v, _, second_order = self.learning
         v, u = w[:K], w[K:]
         eps_g = self.students(np.ascontiguousarray(S[:K, :K]), v, A, np.empty((K, 0)), C, dv)
         nothing = np.empty((0, 0)), np.empty((0, len(u))), np.empty((0, 0)), np.empty(0)

@@ -23,7 +23,7 @@ from ._relu import relu_closure
 from ._relu_derivatives import relu_derivatives
 from ._simd import erf_simd, linear_simd, quadratic_simd
 
-__all__ = ["KERNELS", "Kernels", "erf_closure"]
+__all__ = ["KERNELS", "Kernels", "erf_closure", "erf_workspace"]
 
 
 class ActivationCodes(NamedTuple):
@@ -53,9 +53,10 @@ class Kernels:
     Parameters
     ----------
     closure : callable
-        ``closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)`` fills A (K, K), B (K, M), dv (K,)
-        and, if ``second_order``, C (K, K); it returns eps_g.  ``teacher`` is the code of the teacher's activation, or
-        -1 for the student's own activation if that has no code.
+        ``closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv)`` fills A (K, K),
+        B (K, M), dv (K,) and, if ``second_order``, C (K, K); it returns eps_g.  ``parameters`` is a scratch array, see
+        ``workspace``.  ``teacher`` is the code of the teacher's activation, or -1 for the student's own activation if
+        that has no code.
     teachers : tuple of int
         Codes of the library's activations that ``closure`` accepts as teachers, beside the student's own: 0 linear,
         1 quadratic, 2 relu, 3 erf, 4 sign.  Other teachers are integrated by quadrature.
@@ -67,8 +68,7 @@ class Kernels:
         ``differences(Z, v, x, t, weight, eta, second_order, A, G, C)``, the closure of an odd function in the
         differences of students and teachers (:mod:`overlaps.flow.differences`), for ``solve(..., late=True)``.
     workspace : callable, optional
-        ``workspace(n)`` is the length of the scratch array that compiled integrators append to ``w`` (n,) for the
-        ``closure`` of n fields. Calls from Python pass ``w`` alone, so that the closure must then allocate the array.
+        ``workspace(n)`` is the least length of ``parameters`` for n fields; without it, ``parameters`` is empty.
     chunk : callable, optional
         ``chunk(S, w, K, teacher, eta, noise, C, i, m)`` fills chunk i of m of C. From 40 students on, C is then filled
         by as many threads as numba may use (``NUMBA_NUM_THREADS``), and the integrator runs in Python.

@@ -52,10 +52,11 @@ class MixtureClosure(Bound):
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""
-        K, *rest = self.learning
-        *terms, S_, w_, A_, B_, C_, dv_ = expand(S, self.extended(w), K)
-        closure = KERNELS[self.student.code].closure
-        eps_g = closure(S_, w_[: len(S_)], dv_.size, self.teacher.code, *rest, A_, B_, C_, dv_)
+        K, _, *rest = self.learning
+        *terms, S_, w_, A_, B_, C_, dv_ = expand(S, w, self.parameters, K)
+        kernels = KERNELS[self.student.code]
+        workspace = np.empty(0 if kernels.workspace is None else kernels.workspace(len(S_)))
+        eps_g = kernels.closure(S_, w_, workspace, dv_.size, self.teacher.code, *rest, A_, B_, C_, dv_)
         contract(K, *terms, self.learning.second_order, A_, B_, C_, dv_, A, B, C, dv)
         if self.learning.second_order:
             self.error = self._error(w, eps_g)
@@ -75,20 +76,17 @@ class PiecewiseLinearClosure(Bound):
     def __init__(self, student, teacher, learning):
         super().__init__(student, teacher, learning)
         self.kinked = bool(student[1] != 0.0)
+        self.parameters = np.repeat([student, teacher], (learning.K, learning.M), axis=0).T.ravel()
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""
-        K, *rest = self.learning
-        return piecewise_linear_closure(S, w, K, *self._units(w), *rest, A, B, C, dv)
-
-    def _units(self, w):
-        K = self.learning.K
-        return np.ascontiguousarray(np.array([self.student] * K + [self.teacher] * (len(w) - K)).T)
+        K, _, *rest = self.learning
+        return piecewise_linear_closure(S, w, self.parameters, K, -1, *rest, A, B, C, dv)
 
     def _exact_derivatives(self, S, w):
         """Derivatives of relu units of weights w b and of one linear teacher y = sum_c w_c a_c z_c (``_piecewise``)."""
-        K, eta, eta_v, noise, second_order = self.learning
-        n, unknowns, (a, b) = len(w), self._unknowns(w), self._units(w)
+        K, _, eta, eta_v, noise, second_order = self.learning
+        n, unknowns, (a, b) = len(w), self._unknowns(w), self.parameters.reshape(2, -1)
         if np.min(np.diag(S)) <= 0.0:  # a teacher without variance has no step to differentiate
             return super()._exact_derivatives(S, w)
         c = np.outer(a, a) + (np.outer(a, b) + np.outer(b, a)) / 2
@@ -152,18 +150,17 @@ def fit_erf_mixture(g, J=4):
 
 
 @jit
-def expand(S, w, K):
+def expand(S, w, terms, K):
     """Field, scale and amplitude of each term, and the arguments of a closure of the terms: S, w, A, B, C, dv.
 
-    The array w holds, after the n second layers, the codes of h and the numbers of terms, each of students and
-    teachers, then a, b of a student and a, b of a teacher. The returned w has a workspace behind it.
+    ``terms`` are the codes of h and the numbers of terms, each of students and teachers, then a, b of a student and
+    a, b of a teacher.
     """
     n = S.shape[0]
-    terms = w[n:]
     J, Jt = int(terms[2]), int(terms[3])
     units, size = K * J, K * J + (n - K) * Jt
     field, scale, amplitude = np.empty(size, np.int64), np.empty(size), np.empty(size)
-    S_, w_ = np.empty((size, size)), np.empty(size + erf_workspace(size))
+    S_, w_ = np.empty((size, size)), np.empty(size)
     for i in range(size):
         teacher = i >= units
         unit, j = (K + (i - units) // Jt, 2 * J + (i - units) % Jt) if teacher else (i // J, i % J)
@@ -197,10 +194,10 @@ def contract(K, field, scale, amplitude, second_order, A_, B_, C_, dv_, A, B, C,
 
 
 @jit
-def erf_sum_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    """Compiled closure of students that are sums of erf; the code of their teachers is stored behind w."""
-    field, scale, amplitude, S_, w_, A_, B_, C_, dv_ = expand(S, w, K)
-    code = int(w[S.shape[0] + 1])
-    eps_g = erf_closure(S_, w_, dv_.size, code, eta, eta_v, noise, second_order, A_, B_, C_, dv_)
+def erf_sum_closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    """Compiled closure of students that are sums of erf; the parameters are those of ``expand``."""
+    field, scale, amplitude, S_, w_, A_, B_, C_, dv_ = expand(S, w, parameters, K)
+    code, workspace = int(parameters[1]), np.empty(erf_workspace(w_.size))
+    eps_g = erf_closure(S_, w_, workspace, dv_.size, code, eta, eta_v, noise, second_order, A_, B_, C_, dv_)
     contract(K, field, scale, amplitude, second_order, A_, B_, C_, dv_, A, B, C, dv)
     return eps_g

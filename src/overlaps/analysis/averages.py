@@ -70,7 +70,7 @@ def field_average(
     v = np.atleast_2d(states.v)
     S = np.array(states.S).reshape(len(v), *(2 * (model.K + model.M,)))
     rule = Rule(_idle, K=model.K, M=model.M, error=f, breaks=breaks, name=getattr(f, "__name__", "f"))
-    bound = RuleClosure(rule, LearningNumbers(model.K, 1.0, 1.0, 0.0, False))
+    bound = RuleClosure(rule, LearningNumbers(model.K, model.M, 1.0, 1.0, 0.0, False))
     arrays, means = outputs(S, model.K), []
     for fields, readout in zip(S, v, strict=True):
         w = np.append(readout, np.ones(model.M))

@@ -43,7 +43,7 @@ def bind_numeric(student, teacher, learning):
         return MixtureClosure(f, f_star, learning)
     if g and h:
         teachers = bind_numeric(teacher, teacher, learning._replace(K=0, second_order=False))
-        return FamiliesClosure(g, h, learning, bind_numeric(student, student, learning), teachers)
+        return FamiliesClosure(g, h, learning, bind_numeric(student, student, learning._replace(M=0)), teachers)
     if options.second_order == "mixture":
         f, f_star = fitted_sums(student, teacher, options.tolerance, asked=True)
         return MixtureClosure(f, f_star, learning)

@@ -141,7 +141,7 @@ def closure(
 def _closure_of_class(model, S, v, means, label):
     """The closure of fields with these means: that of a single class."""
     K, M = model.K, model.M
-    learning = LearningNumbers(K, model.eta, model.eta_v, model.noise, True)
+    learning = LearningNumbers(K, M + 1, model.eta, model.eta_v, model.noise, True)
     classes = Classes(np.ones(1), np.array([label]), np.ones((1, 1)))
     bound = binding.bind(model.activation, model.teacher_activation, learning, classes)
     rows = np.ascontiguousarray(np.block([[S, means[:, None]], [means, 0.0]]))
@@ -156,7 +156,7 @@ def bind(model, second_order=None):
     """The model's closure, a ``Bound``: (S, w, A, B, C, dv) -> eps_g fills the arrays A, B, C, dv."""
     if second_order is None:
         second_order = not model.gradient_flow
-    learning = LearningNumbers(model.K, model.eta, model.eta_v, model.noise, second_order)
+    learning = LearningNumbers(model.K, model.second_layers.size, model.eta, model.eta_v, model.noise, second_order)
     return binding.bind(model.activation, model.teacher_activation, learning, model.classes)
 
 

@@ -150,8 +150,9 @@ class System:
 
     @property
     def work(self):
-        """The work arrays for compiled code; the current parameters of the closure follow w."""
-        return Work(self.S, self.closure.extended(self.w), self.A, self.B, self.C, self.dv, self.dS, self.dw)
+        """The work arrays for compiled code, with the current parameters of the closure."""
+        parameters = self.closure.compiled_parameters()
+        return Work(self.S, self.w, parameters, self.A, self.B, self.C, self.dv, self.dS, self.dw)
 
     @property
     def kernel(self):

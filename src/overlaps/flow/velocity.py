@@ -46,7 +46,8 @@ class Work(NamedTuple):
     """Arrays of one thread: arguments (S, w) and results (A, B, C, dv) of the closure, and changes of S and w."""
 
     S: MATRIX  # covariance of the fields, (K + M, K + M) for each group of blocks, one below the other
-    w: VECTOR  # second layers (v, -v*), followed by the parameters of the closure
+    w: VECTOR  # second layers (v, -v*)
+    parameters: VECTOR  # of the closure
     A: MATRIX
     B: MATRIX
     C: MATRIX
@@ -92,8 +93,8 @@ def close(closure, constants, work, noise_factor, y):
     K, M = constants.K, work.B.shape[1]
     gather_groups(y, constants.s, constants.p, K, M, constants.trains_v, work.S, work.w)
     return closure(
-        work.S, work.w, K, constants.teacher, constants.eta, constants.eta_v, constants.noise * noise_factor,
-        constants.second_order > 0, work.A, work.B, work.C, work.dv,
+        work.S, work.w, work.parameters, K, constants.teacher, constants.eta, constants.eta_v,
+        constants.noise * noise_factor, constants.second_order > 0, work.A, work.B, work.C, work.dv,
     )  # fmt: skip
 
 
@@ -167,9 +168,8 @@ def difference_of_eps_g(closure, constants, schedule, work, y, eps_g, factor, dy
         for i in range(K):
             w[i] += factor * dw[i]
     changed = closure(
-        S, w, K, constants.teacher, constants.eta, constants.eta_v, constants.noise, False, schedule.A, schedule.B,
-        work.C,
-        schedule.dv,
+        S, w, work.parameters, K, constants.teacher, constants.eta, constants.eta_v, constants.noise, False, schedule.A,
+        schedule.B, work.C, schedule.dv,
     )  # fmt: skip
     gather_groups(y, constants.s, constants.p, K, M, constants.trains_v, S, w)
     if max(abs(changed), abs(eps_g)) < ERROR_ROUNDING * constants.error_size:

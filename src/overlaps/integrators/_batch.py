@@ -32,6 +32,7 @@ class Problems(NamedTuple):
     tau: types.Array(REAL, 4, "C")
     S: CUBE  # work arrays S and w, separate for each trajectory because their constant entries differ
     w: MATRIX
+    parameters: MATRIX  # of the closures
     y: MATRIX  # packed overlaps: at the start, and at the end afterwards
 
 
@@ -89,7 +90,7 @@ def advance_batch(
             second_order, trains_v, drift, gradient, problems.rates[b, 10], problems.rates[b, 11],
         )  # fmt: skip
         schedule = ScheduleFactors(pieces, kappa, kappa_v, factors, A_u, B_u, dv_u)
-        work = Work(S[b], problems.w[b], A, B, C, dv, dS, dw)
+        work = Work(S[b], problems.w[b], problems.parameters[b], A, B, C, dv, dS, dw)
         steps = Steps(y[b], y_before, y_new, k, real_state, int_state, out)
         max_overlap = control.max_overlap * max(1.0, largest(y[b]))
         limits = Control(
@@ -100,7 +101,7 @@ def advance_batch(
         int_state[STEP_INT.next_output], int_state[STEP_INT.n_recorded], int_state[STEP_INT.evaluations] = 1, 1, 0
         copy(y[b], out[0, :n])
         out[0, n] = 0.0
-        eps_g = closure(work.S, work.w, K, problems.teacher, eta, eta_v, noise, False, A, B, C, dv)
+        eps_g = closure(work.S, work.w, work.parameters, K, problems.teacher, eta, eta_v, noise, False, A, B, C, dv)
         code = RETURN.pause if eps_g > control.level else RETURN.check_in_python
         if code == RETURN.pause and first_step == 0.0:
             span = stops[-1] - stops[0]

@@ -332,8 +332,9 @@ class _Jobs:
                 y = self.packing.pack(x.q, model.rows(x), x.v)
                 packed[_key(model, x)] = y, blocks_last(model._static_overlaps(x)), self.covariances[_key(model, x)]
         y, tau, S = (np.array(x) for x in zip(*(packed[_key(*pair)] for pair in pairs), strict=True))
-        closures = [*map(bind, models)] if first.n_classes else [bind(first)] * len(indices)  # numbers behind w
-        w = np.array([f.extended([*x.v, *model.second_layers]) for f, (model, x) in zip(closures, pairs, strict=True)])
+        closures = [*map(bind, models)] if first.n_classes else [bind(first)] * len(indices)
+        w = np.array([[*x.v, *model.second_layers] for model, x in pairs])
+        parameters = np.array([closure.compiled_parameters() for closure in closures])
         s, p = (np.array(x) for x in zip(*map(weights_of, models), strict=True))
         level = -np.inf if self.stop is None else self.stop
         max_step, first_step = (float(self.options.get(x) or y) for x, y in (("max_step", np.inf), ("first_step", 0)))
@@ -348,7 +349,8 @@ class _Jobs:
         records = np.full((len(indices), *self.records.shape[1:]), np.nan)
         nfev, status = np.zeros((2, len(indices)), np.int64)
         numbers = np.array([_numbers(bind(x), x, *fields) for x, *fields in zip(models, S, w, strict=True)])
-        problems = Problems(first.K, first.teacher_activation.code, first.trains_v, numbers, s, p, tau, S, w, y)
+        units = first.K, first.teacher_activation.code, first.trains_v
+        problems = Problems(*units, numbers, s, p, tau, S, w, parameters, y)
         rest = compiled_schedule(evaluator), control, first_step, self.blocks, np.array(stops), output_stops, self.halt
         if alone:
             advance_batch(*self.compiled(groups), problems, *rest, Outcome(records, nfev, status))
@@ -437,7 +439,6 @@ def _key(model, start):
 
 def _numbers(bound, model, S, w):
     """The row of ``Problems.rates`` of one trajectory."""
-    w = w[: S.shape[1]]
     return *rates(model), model.drift, *model.weight_decay, bound.gradient_rate, bound.error_size(S, w), 0.0
 
 

@@ -43,9 +43,8 @@ def simd_closure(requested, models, bound, times, *, max_eigenvalues=8, max_fiel
 
 def run_simd(closure, problems, pieces, control, first_step, blocks, stops, output_stops, halt, outcome):
     """Step a batch with the arguments of ``advance_batch``; return the array ``last`` that ``advance_simd`` fills."""
-    b, n = problems.S.shape[:2]
-    K, M, L = problems.K, problems.tau.shape[1], problems.s.shape[1]
-    constants = problems.S, problems.w[:, :n], problems.s, problems.p, problems.tau, learning_numbers(problems.rates)
+    b, K, M, L = len(problems.S), problems.K, problems.tau.shape[1], problems.s.shape[1]
+    constants = problems.S, problems.w, problems.s, problems.p, problems.tau, learning_numbers(problems.rates)
     rows = np.concatenate([x.reshape(b, -1) for x in (*constants, problems.y)], axis=1)
     size, second_order = problems.y.shape[1], bool(np.any(problems.rates[:, 5] > 0))
     work, simd_rows, model, y = simd_work(K, M, L, size)

@@ -61,11 +61,11 @@ class Segment:
             return _adjoint.forward, _adjoint.backward, kernels
         return *_adjoint.interpreted(), (flow, self._closure, self._derivatives)
 
-    def _closure(self, S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    def _closure(self, S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
         return self.system.closure(S, w, A, B, C, dv)
 
     def _derivatives(self, S, w, K, teacher, eta, eta_v, noise, second_order, dA, dB, dC, ddv):
-        derivatives = self.system.closure.derivatives(S, w[: len(S)], exact=True)
+        derivatives = self.system.closure.derivatives(S, w, exact=True)
         for out, values in zip((dA, dB, dC, ddv), derivatives, strict=True):
             out[:] = values
 

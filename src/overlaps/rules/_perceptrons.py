@@ -1,7 +1,7 @@
 """Rules for one student and one teacher in closed form: forces, and closures with the signature of all others.
 
 Derived with Q = J^2, rho = R / sqrt(Q T), theta the angle of the weights, sigma = sgn nu flipped with probability p,
-m = 1 - 2 p. Forces read the numbers of their rule behind theta, closures behind w. Values of the noise are signs.
+m = 1 - 2 p. Forces read the numbers of their rule behind theta. Values of the noise are signs.
 """
 
 import math
@@ -73,9 +73,9 @@ def closed(moments):
     """The closure of a rule without theta from (a, b, c) = moments(J, sqrt T, angle, sine, cosine, numbers)."""
     moments = jit(moments)
 
-    def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    def closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
         J, root_t, angle, sin, cos = angles(S)
-        a, b, c = moments(J, root_t, angle, sin, cos, w[2:])
+        a, b, c = moments(J, root_t, angle, sin, cos, parameters)
         A[0, 0], B[0, 0], C[0, 0], dv[0] = eta * a, eta * b, eta * eta * c, 0.0
         return angle / math.pi
 
@@ -249,10 +249,10 @@ def residual_force(lam, nu, xi, theta, S, F, G):
 
 
 @jit
-def residual(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    """Behind w: clip, scale of the law, and the table of (a, E[psi^2]) as functions of log(s / scale)."""
+def residual(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    """Parameters: clip, scale of the law, and the table of (a, E[psi^2]) as functions of log(s / scale)."""
     square = max(S[0, 0] - 2 * S[0, 1] + S[1, 1], 0.0)
-    x = min(max(math.log(max(square, 1e-300)) / 2 - math.log(w[3]), -PERCEPTRON.max_log), PERCEPTRON.max_log)
-    a, c = read(w[4:], 0, x), read(w[4:], 1, x)
+    x = min(max(math.log(max(square, 1e-300)) / 2 - math.log(parameters[1]), -PERCEPTRON.max_log), PERCEPTRON.max_log)
+    a, c = read(parameters[2:], 0, x), read(parameters[2:], 1, x)
     A[0, 0], B[0, 0], C[0, 0], dv[0] = -eta * a, eta * a, eta * eta * c, 0.0
     return square / 2

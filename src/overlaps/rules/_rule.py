@@ -1,10 +1,10 @@
 """The closure of any force, a first-class function: averages over the fields as sums over nodes.
 
-The array w holds, behind the n second layers, HEADER_SIZE numbers and then arrays (``packed``): the numbers of the
-rule, values of the noise with their probabilities (or the nodes in its panels), planes on which the force breaks, cuts
-of a continuous noise, its law, the root of the tokens' covariance, and the quadrature. The last number of the header is
-the number of tokens whose fields S contains; it is 1 except in ``closure_of_groups``. A sample of T tokens has the
-fields lam (T K,), nu (T M,), token by token.
+The parameters are HEADER_SIZE numbers and then arrays (``packed``): the numbers of the rule, values of the noise with
+their probabilities (or the nodes in its panels), planes on which the force breaks, cuts of a continuous noise, its law,
+the root of the tokens' covariance, and the quadrature. The last number of the header is the number of tokens whose
+fields S contains; it is 1 except in ``closure_of_groups``. A sample of T tokens has the fields lam (T K,), nu (T M,),
+token by token.
 """
 
 import math
@@ -54,7 +54,7 @@ TOKEN_SIGNATURES = Signatures(
     types.void(MATRIX, VECTOR, VECTOR),
 )
 # Signature of ``rule_closure``: three functions, then the arguments of a closure without the code of the teacher.
-AVERAGE_SIGNATURE = REAL(*map(types.FunctionType, SIGNATURES), *CLOSURE.args[:3], *CLOSURE.args[4:])
+AVERAGE_SIGNATURE = REAL(*map(types.FunctionType, SIGNATURES), *CLOSURE.args[:4], *CLOSURE.args[5:])
 HEADER_SIZE = 5  # see ``packed``
 NODE_LIMITS = NodeLimits()
 
@@ -83,12 +83,12 @@ def packed(by_chance, normal, units_of, quadrature, *arrays):
 
 
 @jit
-def array_at(w, at):
-    """The array (rows, columns) at an index of w, and the index behind it."""
-    array, at = np.empty((int(w[at]), int(w[at + 1]))), at + 2
+def array_at(parameters, at):
+    """The array (rows, columns) at an index of the parameters, and the index behind it."""
+    array, at = np.empty((int(parameters[at]), int(parameters[at + 1]))), at + 2
     for i in range(len(array)):
         for j in range(array.shape[1]):
-            array[i, j] = w[at]
+            array[i, j] = parameters[at]
             at += 1
     return array, at
 
@@ -190,30 +190,30 @@ def noise_nodes(z, cuts, law, x, p, positions, edges, xs, ps):
 
 
 @jit
-def unpacked(S, w, K):
-    """Arguments of ``average`` from the array w, the fields' left inverse, the rotation R, the root of tokens.
+def unpacked(S, w, parameters, K):
+    """Arguments of ``average``, the fields' left inverse, the rotation R, the root of tokens.
 
     The first tuple holds theta, the number of units and S of one token, which are arguments of the force.
     """
-    n = S.shape[0]
-    by_chance, extra, given, width, at = w[n] > 0.0, int(w[n + 1]), int(w[n + 2]), w[n + 3], n + HEADER_SIZE
-    numbers, at = array_at(w, at)
-    values, at = array_at(w, at)
-    chances, at = array_at(w, at)
-    planes, at = array_at(w, at)
-    cuts, at = array_at(w, at)
-    law, at = array_at(w, at)
-    tokens, at = array_at(w, at)
-    x, at = array_at(w, at)
-    p, at = array_at(w, at)
-    weights, at = array_at(w, at)
+    by_chance, extra, given, width = parameters[0] > 0.0, int(parameters[1]), int(parameters[2]), parameters[3]
+    numbers, at = array_at(parameters, HEADER_SIZE)
+    values, at = array_at(parameters, at)
+    chances, at = array_at(parameters, at)
+    planes, at = array_at(parameters, at)
+    cuts, at = array_at(parameters, at)
+    law, at = array_at(parameters, at)
+    tokens, at = array_at(parameters, at)
+    x, at = array_at(parameters, at)
+    p, at = array_at(parameters, at)
+    weights, at = array_at(parameters, at)
     # A view, because the array may be large.
-    points = w[at + 2 : at + 2 + weights.size * int(w[at + 1])].reshape(weights.size, int(w[at + 1]))
+    columns = int(parameters[at + 1])
+    points = parameters[at + 2 : at + 2 + weights.size * columns].reshape(weights.size, columns)
     token_root, inverse = root_of(S)
     root = root_of_all(token_root, tokens, K, extra)
     forms, offsets = whitened_planes(planes, root)
     points, mass, R = nodes(forms, offsets, points, weights[0], given, width, x[0], p[0])
-    units, token_S = of_one_token(S, K, int(w[n + 4]))
+    units, token_S = of_one_token(S, K, int(parameters[4]))
     xs, ps, theta = values[0], chances[0], np.empty(units + numbers.size)
     for k in range(theta.size):
         theta[k] = w[k] if k < units else numbers[0, k - units]
@@ -290,7 +290,7 @@ def scratch_of(nodes, noise, R, size, units, sampled):
 
 
 @jit
-def rule_closure(force, error, chance, S, w, K, eta, eta_v, noise, second_order, A, B, C, dv):
+def rule_closure(force, error, chance, S, w, parameters, K, eta, eta_v, noise, second_order, A, B, C, dv):
     """Fill A, B = E[F u^T] L^-1 for fields z = L u, C = E[F F^T], dv = E[G], times rates; return E[error].
 
     ``force`` adds to F and G, which are zero before. For tokens with the covariance c = r r^T, z^a = sum_b r_ab L u^b,
@@ -298,10 +298,10 @@ def rule_closure(force, error, chance, S, w, K, eta, eta_v, noise, second_order,
     """
     n = S.shape[0]
     dv[:] = 0.0
-    if not w[n] >= 0.0:  # the state was refused in Python
+    if not parameters[0] >= 0.0:  # the state was refused in Python
         A[:], B[:], C[:], dv[:] = np.nan, np.nan, np.nan, np.nan
         return np.nan
-    (theta, units, token_S), nodes, law, inverse, R, r = unpacked(S, w, K)
+    (theta, units, token_S), nodes, law, inverse, R, r = unpacked(S, w, parameters, K)
     scratch, P, square, samples = scratch_of(nodes, law, R, len(r) * K, units, False)
     eps_g = average(force, error, chance, token_S, theta, nodes, law, scratch, second_order, P, square, dv, samples)
     P, c, T = P @ R, r @ r.T, len(r)
@@ -327,9 +327,9 @@ def rule_closure(force, error, chance, S, w, K, eta, eta_v, noise, second_order,
 
 
 @jit
-def rule_samples(force, error, chance, S, w, K):
+def rule_samples(force, error, chance, S, w, parameters, K):
     """Rows (z, F, G, weight) of all nodes, for averages other than those of the closure."""
-    (theta, units, token_S), nodes, law, _, R, r = unpacked(S, w, K)
+    (theta, units, token_S), nodes, law, _, R, r = unpacked(S, w, parameters, K)
     scratch, P, square, samples = scratch_of(nodes, law, R, len(r) * K, units, True)
     average(force, error, chance, token_S, theta, nodes, law, scratch, False, P, square, np.zeros(K), samples)
     return samples

@@ -39,12 +39,12 @@ def force_on_all_tokens(token_functions, T, K, M):
 
 
 @jit
-def fill_law(w, n, T, counts, mean, square):
-    """Fill the values of the noise in w with those of the sum over T - 1 tokens, and their probabilities."""
+def fill_law(parameters, T, counts, mean, square):
+    """Fill the values of the noise with those of the sum over T - 1 tokens, and their probabilities."""
     # Index of the values, which follow the numbers of the rule; the shape of each array precedes it.
-    at = n + _rule.HEADER_SIZE + 4 + int(w[n + _rule.HEADER_SIZE + 1])
-    m = int(w[at - 1])
-    chances = w[at + m + 2 : at + 2 * m + 2]
+    at = _rule.HEADER_SIZE + 4 + int(parameters[_rule.HEADER_SIZE + 1])
+    m = int(parameters[at - 1])
+    chances = parameters[at + m + 2 : at + 2 * m + 2]
     if counts:
         chances[:] = 0.0
         chances[0] = 1.0
@@ -54,7 +54,8 @@ def fill_law(w, n, T, counts, mean, square):
             chances[0] *= 1 - mean
         return
     spread = math.sqrt((T - 1) * max(square - mean * mean, 0.0))
-    w[at], w[at + 1], chances[0], chances[1] = (T - 1) * mean - spread, (T - 1) * mean + spread, 0.5, 0.5
+    parameters[at], parameters[at + 1] = (T - 1) * mean - spread, (T - 1) * mean + spread
+    chances[:2] = 0.5
 
 
 def closure_of_one(token_functions, error, T, counts):
@@ -70,14 +71,14 @@ def closure_of_one(token_functions, error, T, counts):
         return others(lam, nu, theta) ** 2
 
     @_rule.kernel
-    def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-        n, filled, square = S.shape[0], w.copy(), 0.0
-        if filled[n] >= 0.0:
-            mean = average(idle, others, chance, S, w, K, eta, eta_v, 0.0, False, A, B, C, dv)
+    def closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+        filled, square = parameters.copy(), 0.0
+        if filled[0] >= 0.0:
+            mean = average(idle, others, chance, S, w, parameters, K, eta, eta_v, 0.0, False, A, B, C, dv)
             if not counts:
-                square = average(idle, squared, chance, S, w, K, eta, eta_v, 0.0, False, A, B, C, dv)
-            fill_law(filled, n, T, counts, mean, square)
-        eps_g = average(force, error, chance, S, filled, K, eta, eta_v, 0.0, second_order, A, B, C, dv)
+                square = average(idle, squared, chance, S, w, parameters, K, eta, eta_v, 0.0, False, A, B, C, dv)
+            fill_law(filled, T, counts, mean, square)
+        eps_g = average(force, error, chance, S, w, filled, K, eta, eta_v, 0.0, second_order, A, B, C, dv)
         dv *= T  # all tokens move the weights
         for x in (A, B, C):
             x *= T
@@ -121,13 +122,14 @@ def closure_of_groups(force, error, chance, c):
     T = c.shape[1]
 
     @_rule.kernel
-    def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-        n, size = S.shape[1], T * S.shape[1]
-        padded = np.concatenate((w[:K], np.zeros(size - K), w[n:]))
+    def closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+        size = T * S.shape[1]
         a, b = np.zeros((T * K, T * K)), np.zeros((T * K, size - T * K))
         squares, g = np.zeros((T * K, T * K)), np.zeros(T * K)
         S_of_all = fields_of_all(S, c, K)
-        eps_g = average(force, error, chance, S_of_all, padded, T * K, eta, eta_v, 0.0, second_order, a, b, squares, g)
+        eps_g = average(
+            force, error, chance, S_of_all, w, parameters, T * K, eta, eta_v, 0.0, second_order, a, b, squares, g
+        )
         weigh_tokens(c, a, K, A)
         weigh_tokens(c, b, K, B)
         weigh_tokens(c, squares, K, C)

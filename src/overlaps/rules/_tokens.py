@@ -1,7 +1,6 @@
 """Rules for samples of several inputs, one student and one teacher: forces, and their closures in closed form.
 
-Forces read the fields of all tokens in one array, and the numbers of the rule behind theta; closures read the numbers
-behind w.
+Forces read the fields of all tokens in one array, and the numbers of the rule behind theta.
 """
 
 import math
@@ -59,9 +58,9 @@ def pair_force(lam, nu, xi, theta, S, F, G):
 
 
 @jit
-def pair(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-    """Moments of two normal fields by Wick's theorem; the correlation of the two views is stored behind w."""
-    Q, rho = S[0, 0], w[2]
+def pair(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    """Moments of two normal fields by Wick's theorem; the parameter is the correlation of the two views."""
+    Q, rho = S[0, 0], parameters[0]
     single = Q - 2 * rho * Q * Q + 5 * Q**3 / 3
     cross = rho * Q - 2 * Q * Q + (3 * rho + 2 * rho**3) * Q**3 / 3
     A[0, 0], B[0, 0], C[0, 0], dv[0] = 2 * eta * (rho - Q), 0.0, 2 * eta * eta * (single + rho * cross), 0.0

@@ -79,14 +79,14 @@ class RuleClosure(Bound):
         return self.error_at(half_correlated(S), w) if self.controls_error else 0.0
 
     def _at(self, parameters, numbers, S, w, *arrays):
-        K, *numbers = numbers
-        return self._kernel(np.ascontiguousarray(S), np.append(w, parameters), K, -1, *numbers, *arrays)
+        K, _, *numbers = numbers
+        return self._kernel(np.ascontiguousarray(S), w, parameters, K, -1, *numbers, *arrays)
 
-    def extended(self, w):
-        """Append the parameters to w (n,). The next call in Python compares sizes, after many compiled evaluations."""
+    def compiled_parameters(self):
+        """The parameters; the next call in Python compares sizes, after many compiled evaluations."""
         if self._evaluations is not None:
             self._evaluations = self.period
-        return super().extended(w)
+        return self.parameters
 
     def errors(self, S, w):
         """Eps_g (n,) at S and w; nan if no error is recorded."""
@@ -120,8 +120,8 @@ class RuleClosure(Bound):
 
     def samples(self, size, S, w):
         """(Fields (T, n, P), F (T, K, P), G (K, P) at unit rate, weights (P,)) at the nodes of a size of quadrature."""
-        w, K, T = np.append(w, self.rule.sizes[0][size]), self.learning.K, self.rule.tokens
-        rows = _rule.rule_samples(*self.rule.pointers, np.ascontiguousarray(S), w, K).T.copy()
+        parameters, K, T = self.rule.sizes[0][size], self.learning.K, self.rule.tokens
+        rows = _rule.rule_samples(*self.rule.pointers, np.ascontiguousarray(S), w, parameters, K).T.copy()
         ends = np.cumsum([T * K, T * (len(S) - K), len(rows) - T * (len(S) + K) - K - 1, T * K, K])
         lam, nu, _, F, G, (weights,) = np.split(rows, ends)
         lam, nu, F = (x.reshape(T, -1, len(weights)) for x in (lam, nu, F))
@@ -133,7 +133,8 @@ class RuleClosure(Bound):
     def _values(self, parameters, S, w):
         """(A, B, g and eps_g, C) at unit rate."""
         A, B, C, dv = outputs(S, self.learning.K)
-        eps_g = self._at(parameters, (self.learning.K, 1.0, 1.0, 0.0, True), S, w, A, B, C, dv)
+        unit = self.learning._replace(eta=1.0, eta_v=1.0, noise=0.0, second_order=True)
+        eps_g = self._at(parameters, unit, S, w, A, B, C, dv)
         return np.concatenate([A.ravel(), B.ravel(), dv, [eps_g]]), C
 
     def _compare_sizes(self, S, w):
@@ -247,7 +248,7 @@ def half_correlated(S):
 
 
 def arrays_of(rule):
-    """(Arrays behind w for ``_rule.rule_closure``, ascending in size; whether their nodes are Sobol points)."""
+    """(Parameters of ``_rule.rule_closure``, ascending in size; whether their nodes are Sobol points)."""
     by_token = rule.others is not None
     root = np.eye(1) if by_token or rule.by_block else rule.token_root
     n, extra = (1 if by_token else rule.tokens) * (rule.K + rule.M), int(isinstance(rule.noise, str))

@@ -81,10 +81,9 @@ def adagrad_norm(rule: Rule, b0: float = 1.0, *, mean_eigenvalue: float = 1.0) -
         descent = _rule.pointer(rule.closed, CLOSURE)
 
         @_rule.kernel
-        def closed(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-            parameters, rate = w[: S.shape[0] + inner.size - K].copy(), eta / math.sqrt(w[0])
-            parameters[:K] = 0.0
-            eps_g = descent(S, parameters, K, teacher, 1.0, 1.0, noise, True, A, B, C, dv)
+        def closed(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+            rate = eta / math.sqrt(w[0])
+            eps_g = descent(S, np.zeros(w.size), parameters, K, teacher, 1.0, 1.0, noise, True, A, B, C, dv)
             dv[:] = 0.0
             dv[0] = eta_v * mean * np.trace(C)
             A *= rate

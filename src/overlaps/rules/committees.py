@@ -6,7 +6,7 @@ import numpy as np
 
 from .._base import ArrayLike, check
 from .._base.jit import jit, jit_user
-from ..activations.kernels import erf_closure
+from ..activations.kernels import erf_closure, erf_workspace
 from ..gaussian.two_point import ERF, slope, value
 from .rule import Rule
 
@@ -38,22 +38,22 @@ def dropout_force(lam, nu, xi, theta, S, F, G):
 
 
 @jit
-def dropout_closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+def dropout_closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     """Mean over masks xi of the closure of the squared loss with second layers xi_k / p.
 
-    p and the probabilities of the masks are stored behind w.
+    The parameters are p and the probabilities of the masks.
     """
-    layers, p, chances = -np.ones(len(S)), w[len(S)], w[len(S) + 1 :]
+    layers, p, chances, workspace = -np.ones(len(S)), parameters[0], parameters[1:], np.empty(erf_workspace(len(S)))
     a, b, c = np.zeros(A.shape), np.zeros(B.shape), np.zeros(C.shape)
     A[:], B[:], C[:] = 0.0, 0.0, 0.0
     for mask in range(2**K):
         for k in range(K):
             layers[k] = (mask >> k & 1) / p
-        erf_closure(S, layers, K, ERF, eta, 0.0, 0.0, second_order, a, b, c, dv)
+        erf_closure(S, layers, workspace, K, ERF, eta, 0.0, 0.0, second_order, a, b, c, dv)
         for mean, term in ((A, a), (B, b), (C, c)):
             mean += chances[mask] * term
     layers[:K] = 1.0
-    return erf_closure(S, layers, K, ERF, eta, 0.0, 0.0, False, a, b, c, dv)
+    return erf_closure(S, layers, workspace, K, ERF, eta, 0.0, 0.0, False, a, b, c, dv)
 
 
 def dropout(K: int, M: int, keep: float) -> Rule:

@@ -7,6 +7,7 @@ from .._base.jit import jit, jit_user
 from ..activations.activation import Activation
 from ..activations.bound import CLOSURE
 from ..activations.library import erf, named
+from ..gaussian.iterated import MAX_VARIABLES as MAX_FIELDS
 from ..gaussian.two_point import slope, value
 from . import _rule
 from .rule import Rule
@@ -68,7 +69,7 @@ def feedback_alignment(
             G[k] = -value(code, lam[k]) * delta
 
     @_rule.kernel
-    def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    def closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
         eps_g = descend(S, w, K, eta, eta_v, sigma, second_order, A, B, C, dv)
         for k in range(K):
             back = b[k] / nonzero(w[k])
@@ -149,7 +150,7 @@ def node_perturbation(
             F[k] *= change
 
     @_rule.kernel
-    def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    def closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
         eps_g = descend(S, w, K, eta, eta_v, sigma, second_order, A, B, C, dv)
         if second_order:
             trace = 0.0
@@ -179,8 +180,7 @@ def squared_loss(activation, v_star, noise):
     forms, code, M = activation.closed_forms, activation.code, len(v_star)
     if forms is None or code < 0:
         raise ValueError(f"activation = {activation}; expected ov.erf, ov.relu, ov.linear or ov.quadratic.")
-    descent, scratch_size = _rule.pointer(forms.closure, CLOSURE), forms.workspace or (lambda n: 0)
-    scratch = scratch_size(8)
+    descent, size = _rule.pointer(forms.closure, CLOSURE), 0 if forms.workspace is None else forms.workspace(MAX_FIELDS)
 
     @jit_user
     def deviation(lam, nu, theta):
@@ -193,12 +193,12 @@ def squared_loss(activation, v_star, noise):
 
     @jit_user
     def descend(S, w, K, eta, eta_v, sigma, second_order, A, B, C, dv):
-        layers = np.zeros(K + M + scratch)
+        layers = np.empty(K + M)
         for k in range(K):
             layers[k] = nonzero(w[k])
         for m in range(M):
             layers[K + m] = -v_star[m]
-        return descent(S, layers, K, code, eta, eta_v, sigma, second_order, A, B, C, dv)
+        return descent(S, layers, np.empty(size), K, code, eta, eta_v, sigma, second_order, A, B, C, dv)
 
     return activation, sigma, deviation, descend
 

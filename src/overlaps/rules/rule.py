@@ -239,8 +239,8 @@ class Rule(Immutable):
         average = _rule.pointer(_rule.rule_closure, _rule.AVERAGE_SIGNATURE)
 
         @_rule.kernel
-        def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
-            return average(force, error, chance, S, w, K, eta, eta_v, noise, second_order, A, B, C, dv)
+        def closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+            return average(force, error, chance, S, w, parameters, K, eta, eta_v, noise, second_order, A, B, C, dv)
 
         return closure
 
@@ -257,7 +257,7 @@ class Rule(Immutable):
 
     @cached_property
     def sizes(self):
-        """(Arrays behind w for the kernel, ascending in size; whether their nodes are Sobol points)."""
+        """(Parameters of the kernel, ascending in size; whether their nodes are Sobol points)."""
         return arrays_of(self)
 
     @property

@@ -217,7 +217,7 @@ def patches(activation: Activation | str, T: int, K: int = 1, v_star: ArrayLike 
     def error(lam, nu, theta):
         return (T * mean(lam, nu, theta)) ** 2 / 2
 
-    def closure(S, w, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
+    def closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
         eps_g = descend(S, w, K, eta, eta_v, 0.0, False, A, B, C, dv)
         if second_order:
             descend(S, w, K, eta, eta_v, np.sqrt(sigma**2 + 2 * (T - 1) * eps_g), True, A, B, C, dv)
