@@ -225,6 +225,7 @@ OWN = {
     "ov.compress": {"state": START},
     "ov.field_average": {"states": TRAJECTORY, "f": mean_of},
     "ov.save": {"result": TRAJECTORY},
+    "ov.cite": {"result": TRAJECTORY},
     "Law.sgd_mean": {"N": 48},
     "ov.gaussian_covariates": {"Omega": np.eye(3), "Phi": np.eye(3), "Psi": np.eye(3)},
     "ov.gaussian_mixture": {"labels": [-1, 1], "means": [[0.1, 0.2], [0.3, -0.1]]},
