@@ -28,13 +28,14 @@ def animate(result: Any, frames: int = 100, xscale: str | None = None) -> Any:
     Returns
     -------
     matplotlib.animation.FuncAnimation
-        ``.save("plateau.gif")`` writes a GIF, ``.save("plateau.mp4")`` a video if ffmpeg is installed; a notebook shows
-        it with buttons.
+        ``.save("plateau.gif")`` writes a GIF, ``.save("plateau.mp4")`` a video by the program ffmpeg; a notebook shows
+        it with buttons. Only the point, the time and the matrices are drawn anew in each frame.
 
     Raises
     ------
     ValueError
-        The result has a single record, there are less than two frames, or the scale is unknown.
+        The result has a single record, there are less than two frames, or a scale is unknown. By ``save``, before the
+        first frame: ffmpeg is not installed.
 
     Examples
     --------
@@ -48,8 +49,9 @@ def animate(result: Any, frames: int = 100, xscale: str | None = None) -> Any:
     >>> matplotlib.pyplot.close("all")
     """
     from matplotlib import pyplot as plt
-    from matplotlib.animation import FuncAnimation
     from matplotlib.colors import LinearSegmentedColormap
+
+    from .film import Film
 
     frames = check.count("frames", frames, least=2)
     xscale = None if xscale is None else check.choice("xscale", xscale, ("linear", "log"))
@@ -78,31 +80,21 @@ def animate(result: Any, frames: int = 100, xscale: str | None = None) -> Any:
         axes[name].set_xticks(range(len(columns)), [str(k + 1) for k in columns])
         axes[name].set_yticks(range(result.model.K), [str(k + 1) for k in range(result.model.K)])
     fig.colorbar(images[-1], ax=[axes[name] for name in names], shrink=0.8)
-    (point,) = ax.plot(times[:1], error[:1], marker="o", color=grey(ax, 0.8), zorder=5)
+    (point,) = ax.plot(times[:1], error[:1], marker="o", color=grey(ax, 0.8), zorder=6)
+    time = ax.text(0.03, 0.04, "", transform=ax.transAxes, zorder=6)
+    frame = [spine for name in names for spine in axes[name].spines.values()]  # drawn on the matrices
 
     def show(i):
         point.set_data(times[i : i + 1], error[i : i + 1])
-        ax.set_title(rf"$\alpha$ = {times[i]:.3g}")
+        time.set_text(rf"$\alpha$ = {times[i]:.3g}")
         for name, image in zip(names, images, strict=True):
             image.set_data(matrices[name][i])
-        return [point, *images]
-
-    class NotebookAnimation(FuncAnimation):
-        """Animation that a notebook displays."""
-
-        def _repr_html_(self):
-            html = self.to_jshtml()
-            plt.close(fig)  # otherwise the inline backend also shows the last frame
-            return html
-
-        def save(self, filename, writer=None, *args, **options):
-            gif = str(filename).lower().endswith(".gif")
-            super().save(filename, writer or ("pillow" if gif else None), *args, **options)
+        return [*images, *frame, time, point]
 
     show(0)
     fig.draw_without_rendering()
     fig.set_layout_engine("none")  # the layout is computed once, not for every frame
-    return NotebookAnimation(fig, show, frames=frames, interval=50)  # milliseconds for each frame
+    return Film(fig, show, frames=frames, interval=50)  # milliseconds for each frame
 
 
 def _teachers(result):
