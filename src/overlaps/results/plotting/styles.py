@@ -1,5 +1,7 @@
 """Style of figures: sizes, colours, axes and legends, and settings for papers and slides."""
 
+from functools import cache
+from importlib import resources
 from typing import NamedTuple
 
 import numpy as np
@@ -21,17 +23,7 @@ class Layout(NamedTuple):
     stacked_below: float = 5.0  # width of a figure in inches below which its panels are stacked vertically
 
 
-class Colours(NamedTuple):
-    """Colours of students, repeated cyclically: those of Okabe and Ito (2008), which the colour-blind can distinguish.
-
-    On light backgrounds wine replaces their yellow.
-    """
-
-    on_light: tuple = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255")
-    on_dark: tuple = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#5D6BD8", "#FFFFFF", "#D55E00")
-
-
-LABELS, LAYOUT, COLOURS = Labels(), Layout(), Colours()
+LABELS, LAYOUT = Labels(), Layout()
 
 
 class Style(dict):
@@ -56,7 +48,8 @@ def style(width: str = "column", *, dark: bool = False) -> Style:
     """Return a style of matplotlib for figures of one or two columns, on white paper or on dark slides.
 
     Figures of results made with it have its width (the panels of one column are stacked vertically) and letters of 8
-    points. The colour-blind can distinguish all colours, also those of the user's lines.
+    points. The colour-blind can distinguish all colours, also those of the user's lines. The same styles go by name:
+    ``plt.style.use("overlaps.column")``, ``"overlaps.page"``, ``["overlaps.page", "overlaps.dark"]``.
 
     Parameters
     ----------
@@ -88,29 +81,31 @@ def style(width: str = "column", *, dark: bool = False) -> Style:
     array([3.4, 4.4])
     >>> matplotlib.pyplot.close("all")
     """
-    sizes = {"column": (3.4, 2.4), "page": (7.0, 2.8)}  # inches
-    size = sizes[check.choice("width", width, tuple(sizes))]
-    dark = check.flag("dark", dark)
-    ink, paper, colours = ("#E6E6E6", "#111111", COLOURS.on_dark) if dark else ("k", "w", COLOURS.on_light)
-    inked = "text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"
-    return Style({
-        "figure.figsize": size, "figure.dpi": 150, "savefig.dpi": 300, "figure.constrained_layout.use": True,
-        "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7,
-        "legend.fontsize": 7, "legend.frameon": False, "lines.linewidth": 1.2, "lines.markersize": 3,
-        "axes.linewidth": 0.6, "xtick.major.width": 0.6, "ytick.major.width": 0.6, "grid.linewidth": 0.5,
-        "pdf.fonttype": 42, "axes.prop_cycle": f"cycler('color', {list(colours)})",
-        "figure.facecolor": paper, "axes.facecolor": paper, **dict.fromkeys(inked, ink),
-    })  # fmt: skip
+    width = check.choice("width", width, ("column", "page"))
+    return Style(_settings(width) | (_settings("dark") if check.flag("dark", dark) else {}))
+
+
+@cache
+def _settings(name):
+    """Return the settings of a style file, which ``plt.style.use("overlaps.<name>")`` reads as well."""
+    from matplotlib import rc_params_from_file
+
+    path = resources.files("overlaps") / f"{name}.mplstyle"
+    return dict(rc_params_from_file(path, use_default_template=False))
 
 
 def hues(ax):
-    """Return the colours of the students, for light or dark axes."""
-    return COLOURS.on_dark if np.mean(_ink(ax)) > 0.5 else COLOURS.on_light
+    """Return the colours of the students, repeated cyclically, for light or dark axes."""
+    return _settings("dark" if _is_dark(ax) else "column")["axes.prop_cycle"].by_key()["color"]
 
 
 def faint_opacity(ax):
     """Return the opacity of faint curves and bands, larger on a dark background."""
-    return 0.45 if np.mean(_ink(ax)) > 0.5 else 0.25
+    return 0.45 if _is_dark(ax) else 0.25
+
+
+def _is_dark(ax):
+    return np.mean(_ink(ax)) > 0.5
 
 
 def grey(ax, strength=0.35):
