@@ -160,6 +160,7 @@ def test_stages_move_and_bad_input_does_not():
         ov.solve(MODEL, START, [0.0]).animate()
     with pytest.raises(ValueError, match="frames = 1"):
         TRAJ.animate(frames=1)
-    with pytest.raises(ValueError, match="xscale = 'symlog'"):
-        TRAJ.animate(xscale="symlog")
+    for name in ("xscale", "yscale"):
+        with pytest.raises(ValueError, match=f"{name} = 'symlog'"):
+            TRAJ.animate(**{name: "symlog"})
     plt.close("all")

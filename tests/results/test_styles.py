@@ -133,7 +133,7 @@ def test_plateaus_of_batches_and_stages_are_marked():
     batch = ov.solve_many([MODEL] * 2, TRAJ[0], np.linspace(0, 250, 26))
     ax = batch.plot(plateaus=True, xscale="log")
     assert ax.get_xscale() == "log" and [line.get_ydata()[0] for line in ax.lines] == pytest.approx([first.height] * 2)
-    assert [text.get_text() for text in ax.texts] == ["1 growing"] * 2
+    assert [text.get_text() for text in ax.texts] == ["1 unstable direction"] * 2
 
 
 @few("K", [4, 1, 2, 3], quick=1)

@@ -6,11 +6,11 @@ import numpy as np
 
 from ..._base import check
 from .curves import plot
-from .styles import LAYOUT, figure_size, grey, hues
+from .styles import LAYOUT, figure_size, grey, hues, resolved
 from .units import partners_of
 
 
-def animate(result: Any, frames: int = 100, xscale: str | None = None) -> Any:
+def animate(result: Any, frames: int = 100, xscale: str | None = None, yscale: str | None = None) -> Any:
     r"""Animate the matrices Q, R of a solution or of runs, and a point on the curve of the error.
 
     The times of the frames are equidistant on the axis of alpha; between records overlaps are interpolated linearly.
@@ -22,8 +22,8 @@ def animate(result: Any, frames: int = 100, xscale: str | None = None) -> Any:
         The result to show.
     frames : int
         Number of frames, twenty per second.
-    xscale : {"linear", "log"}, optional
-        Scale of alpha, as in :func:`plot`.
+    xscale, yscale : {"linear", "log"}, optional
+        Scales of alpha and of the error, as in :func:`plot`.
 
     Returns
     -------
@@ -54,7 +54,6 @@ def animate(result: Any, frames: int = 100, xscale: str | None = None) -> Any:
     from .film import Film
 
     frames = check.count("frames", frames, least=2)
-    xscale = None if xscale is None else check.choice("xscale", xscale, ("linear", "log"))
     if result.alpha.size < 2:
         raise ValueError("animate() of a single record; solve or simulate over an interval, such as (0, 500).")
     names = ["Q", "R"] if result.model.M else ["Q"]
@@ -65,7 +64,7 @@ def animate(result: Any, frames: int = 100, xscale: str | None = None) -> Any:
     height = height + 2 if stacked else height
     fig, axes = plt.subplot_mosaic(panels, figsize=(width, height), layout="constrained", width_ratios=ratios)
     ax = axes["error"]
-    plot(result, ax=ax, xscale=xscale)
+    plot(result, ax=ax, xscale=xscale, yscale=yscale)
     teachers = _teachers(result)
     times, error, matrices = _frames(result, frames, ax.get_xscale() == "log", ax.get_yscale() == "log")
     if "R" in names:
@@ -106,7 +105,7 @@ def _teachers(result):
 
 def _frames(result, count, log_time, log_error):
     """Return the times of the frames, the error on the drawn line and the matrices at these times."""
-    curves = {x: getattr(result, x) for x in ("Q", "R", "eps_g")}
+    curves = {"Q": result.Q, "R": result.R, "eps_g": resolved(result, log_error)}
     mean = {x: curve.mean(axis=0) if result.is_ensemble else curve for x, curve in curves.items()}
     begin = result.alpha[result.alpha > 0][0] if log_time else result.alpha[0]
     times = (np.geomspace if log_time else np.linspace)(begin, result.alpha[-1], count)

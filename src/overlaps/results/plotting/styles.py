@@ -17,9 +17,10 @@ class Labels(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """When axes are logarithmic, and panels are stacked."""
+    """When axes are logarithmic, curves end, and panels are stacked."""
 
     log_ratio: float = 30.0  # ratio of the largest to the smallest positive number above which an axis is logarithmic
+    resolved_ratio: float = 10.0  # a curve that fell to its floor is drawn again above this many floors
     stacked_below: float = 5.0  # width of a figure in inches below which its panels are stacked vertically
 
 
@@ -158,25 +159,50 @@ def figure_size(width, height):
 
 
 def mark(ax, plateau, text=True):
-    """Draw a thin line at the height of a plateau, from its begin to its end, with its number of growing modes."""
+    """Draw a thin line at the height of a plateau, from its begin to its end, with its number of unstable directions.
+
+    The text lies above the line at its begin, or below it at its end if this is on the right: a falling curve comes
+    from above on the left and leaves to below on the right.
+    """
     colour = grey(ax, 0.7)
     ax.plot(plateau.alpha, [plateau.height] * 2, color=colour, linewidth=0.8)
     if text:
-        label = "rates unknown" if plateau.growing < 0 else f"{plateau.growing} growing"
-        # below the line, because the curve comes from above
-        options = {"xytext": (2, -3), "va": "top", "textcoords": "offset points", "fontsize": 7, "color": colour}
-        ax.annotate(label, (plateau.alpha[0], plateau.height), **options)
+        label = f"{plateau.growing} unstable direction{'s' * (plateau.growing != 1)}"
+        label = "rates unknown" if plateau.growing < 0 else label
+        ax.autoscale_view()
+        ends = (ax.transData - ax.transAxes).transform([(x, plateau.height) for x in plateau.alpha])
+        early = np.mean(ends[:, 0]) < 0.5
+        sides = ((2, 3), "left", "bottom") if early else ((-2, -3), "right", "top")
+        options = dict(zip(("xytext", "ha", "va"), sides, strict=True)) | {"textcoords": "offset points"}
+        ax.annotate(label, (plateau.alpha[0 if early else 1], plateau.height), **options, fontsize=7, color=colour)
 
 
-def axis(ax, alpha, curve, label, xscale=None):
-    """Set the scales of empty axes that the user has not scaled, and missing labels."""
-    xscale = None if xscale is None else check.choice("xscale", xscale, ("linear", "log"))
+def resolved(result, log):
+    """Return eps_g; for a solution on a logarithmic axis nan where it is rounding.
+
+    A curve that has fallen to its ``eps_floor`` is shown again when it exceeds the floor by a factor.
+    """
+    if not log or result.is_ensemble:
+        return result.eps_g
+    eps_g, floor, index = result.eps_g, result.eps_floor, np.arange(result.alpha.size)
+    fell, rose = (
+        np.maximum.accumulate(np.where(there, index, -1))
+        for there in (eps_g <= floor, eps_g > LAYOUT.resolved_ratio * floor)
+    )
+    return np.where(fell > rose, np.nan, eps_g)
+
+
+def axis(ax, alpha, curve, label, xscale=None, yscale=None):
+    """Set the given scales, those of empty axes that the user has not scaled, and missing labels."""
+    for name, scale in (("x", xscale), ("y", yscale)):
+        if scale is not None:
+            ax.set(**{f"{name}scale": check.choice(f"{name}scale", scale, ("linear", "log"))})
     positive = alpha[alpha > 0]
     # several decades of recorded times, most of them early: steps of the solver, or logarithmic times
     early = positive.size > 2 and positive[-1] / np.median(positive) > LAYOUT.log_ratio
-    if xscale or (early and _is_unset(ax, "x")):
-        ax.set_xscale(xscale or "log")
-    if curve is not None:
+    if xscale is None and early and _is_unset(ax, "x"):
+        ax.set_xscale("log")
+    if yscale is None and curve is not None:
         visible = curve[curve > 0]
         if visible.size and visible.max() / visible.min() > LAYOUT.log_ratio and _is_unset(ax, "y"):
             ax.set_yscale("log")
@@ -193,7 +219,10 @@ def _is_unset(ax, name):
 
 
 def legend(ax, **style):
-    """Draw the legend of all labelled curves; it replaces an earlier one of this package."""
+    """Draw the legend of all labelled curves and return it; it replaces an earlier one of this package."""
     old, group = ax.get_legend(), "overlaps"  # a legend without this group id is the user's, and is kept
     if (old is None or old.get_gid() == group) and ax.get_legend_handles_labels()[1]:
-        ax.legend(**{"frameon": False} | style).set_gid(group)
+        new = ax.legend(**{"frameon": False} | style)
+        new.set_gid(group)
+        return new
+    return None
