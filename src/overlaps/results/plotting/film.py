@@ -28,12 +28,12 @@ class GifWriter(AbstractMovieWriter):
         """Add the figure as it is."""
         pixels = BytesIO()
         self.fig.savefig(pixels, **options | {"format": "rgba", "dpi": self.dpi})
-        frame = Image.frombuffer("RGBA", self.frame_size, pixels.getbuffer()).convert("RGB")
+        frame = Image.frombuffer("RGBA", self.frame_size, pixels.getvalue()).convert("RGB")
         if not self._images:
-            self._palette = frame.quantize(method=Image.Quantize.MAXCOVERAGE).getpalette()
+            self._palette = bytes(frame.quantize(method=Image.Quantize.MAXCOVERAGE).getpalette() or ())
             # Pillow finds the nearest colour of a palette to the lower end of each 4 levels; white would become 252
             self._cells = Image.new("P", (1, 1))
-            self._cells.putpalette([x & ~3 for x in self._palette])
+            self._cells.putpalette(bytes(x & 252 for x in self._palette))
         frame = frame.quantize(palette=self._cells, dither=Image.Dither.NONE)
         frame.putpalette(self._palette)
         self._images.append(frame)
@@ -57,12 +57,13 @@ class FilmCanvas(FigureCanvasAgg):
     def draw_idle(self, *args, **options):
         """Draw nothing: ``save`` of matplotlib asks for it before each frame."""
 
-    def print_figure(self, filename, *, dpi, format=None, **options):
+    def print_figure(self, filename, *args, **options):
         """Write a frame as raw pixels or as an image."""
+        format = options["format"]
         if self._still is None:
-            self.figure.dpi = dpi
+            self.figure.dpi = options["dpi"]
             self._show(False)
-            super().print_figure(BytesIO(), dpi=dpi, format="rgba", **options)
+            super().print_figure(BytesIO(), *args, **options | {"format": "rgba"})
             self._show(True)
             self._still = self.copy_from_bbox(self.figure.bbox)
         self.restore_region(self._still)
@@ -71,7 +72,7 @@ class FilmCanvas(FigureCanvasAgg):
         if format in ("rgba", "raw"):
             filename.write(self.buffer_rgba())
         else:
-            image.imsave(filename, self.buffer_rgba(), format=format, dpi=dpi)
+            image.imsave(filename, self.buffer_rgba(), format=format, dpi=self.figure.dpi)
 
     def _show(self, visible):
         for artist in self._moving:

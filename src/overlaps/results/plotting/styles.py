@@ -92,7 +92,7 @@ def _settings(name):
     from matplotlib import rc_params_from_file
 
     path = resources.files("overlaps") / f"{name}.mplstyle"
-    return dict(rc_params_from_file(path, use_default_template=False))
+    return dict(rc_params_from_file(str(path), use_default_template=False))
 
 
 def hues(ax):
