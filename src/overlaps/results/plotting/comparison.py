@@ -12,7 +12,7 @@ from .curves import name, plot
 from .styles import LABELS, axis, faint_opacity, grey, hues, legend, mark, pair_of_axes, single_axes
 from .units import draw_error, draw_overlaps, has_few_units, partners_of, units
 
-DASHES = "-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1))  # with eight colours, forty different lines
+DASHES: tuple[Any, ...] = "-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1))  # with eight colours, forty different lines
 
 
 def plot_fluctuations(result: Any, ax: Any = None, band: float = 2.0, **style: Any) -> Any:
@@ -112,24 +112,23 @@ def compare(
     """
     labels = _compared(results, labels)
     ax, axes = pair_of_axes(ax)
-    at_N = [hasattr(result, "trajectory") for result in results]
-    runs = [not expansion and result.is_ensemble for expansion, result in zip(at_N, results, strict=True)]
-    partners = partners_of(results[0].trajectory if at_N[0] else results[0])
-    several, colours = max(sum(at_N), len(results) - sum(at_N) - sum(runs)) > 1, hues(axes[0])
-    markers, dashes = iter(cycle("os^Dv")), iter(cycle(DASHES))
+    kinds = ["expansion" if hasattr(x, "trajectory") else "runs" if x.is_ensemble else "solution" for x in results]
+    partners = partners_of(results[0].trajectory if kinds[0] == "expansion" else results[0])
+    several, colours = max(map(kinds.count, ("expansion", "solution"))) > 1, hues(axes[0])
+    markers, dashes = cycle("os^Dv"), cycle(DASHES)
     # fluctuations are drawn last, because their bands are cut at the limits of the other curves
-    for i in np.argsort(at_N, kind="stable"):
+    for i in sorted(range(len(results)), key=lambda i: kinds[i] == "expansion"):
         result, color = results[i], colours[i % len(colours)]
         hue = color if several else None
-        error = result.mean("eps_g") if at_N[i] else result.eps_g
-        axis(axes[0], result.alpha, error, LABELS.error, xscale, yscale)
-        if at_N[i]:
+        if kinds[i] == "expansion":
+            axis(axes[0], result.alpha, result.mean("eps_g"), LABELS.error, xscale, yscale)
             _draw_expansion(axes, result, 2.0, color, labels[i], partners, hue)
             continue
-        style = {"marker": next(markers)} if runs[i] else {}
-        line = style if runs[i] else {"linestyle": next(dashes)}
+        style = {"marker": next(markers)} if kinds[i] == "runs" else {}
+        line = style or {"linestyle": next(dashes)}
+        axis(axes[0], result.alpha, result.eps_g, LABELS.error, xscale, yscale)
         draw_error(axes[0], result, color=color, label=labels[i], **line)
-        for plateau in result.plateaus() if check.flag("plateaus", plateaus) and not runs[i] else []:
+        for plateau in result.plateaus() if check.flag("plateaus", plateaus) and not result.is_ensemble else []:
             mark(axes[0], plateau)
         for panel in axes[1:]:
             draw_overlaps(panel, result, xscale, partners, hue, **style)

@@ -95,9 +95,6 @@ def plot(
     return ax
 
 
-plot_stages = plot  # the same function for results of Stages
-
-
 def name(result):
     """Return the name of a result in a legend."""
     return f"SGD, N = {result.N}" if result.is_ensemble else "ODE, N → ∞"

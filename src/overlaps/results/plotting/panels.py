@@ -55,7 +55,7 @@ class Panels:
 
     def draw(self):
         """Draw what a plot has added since ``clear``; everything if an axis has changed."""
-        changed = self._still is None
+        changed = False
         for i, ax in enumerate(self._axes):
             changed |= ax.xaxis.stale or ax.yaxis.stale  # labels, ticks or scales
             for name, old in zip("xy", self._limits[i], strict=True) if self._still and self._limits else ():
@@ -63,15 +63,12 @@ class Panels:
             for artist in [*_added(ax), ax.title, *ax.spines.values()]:  # spines lie on curves
                 artist.set_animated(self._figure.canvas.supports_blit)
         self._limits = []  # without a further ``clear``, the curves stay
-        if changed:
-            self._figure.canvas.draw_idle()
-        else:
-            self.draw_on_copy()
+        self.draw_on_copy(changed)
 
-    def draw_on_copy(self):
-        """Draw what moves on the pixels of what stays."""
+    def draw_on_copy(self, changed=False):
+        """Draw what moves on the pixels of what stays; everything if that has changed or was not drawn."""
         canvas = self._figure.canvas
-        if self._still is None:
+        if changed or self._still is None:
             canvas.draw_idle()
             return
         canvas.restore_region(self._still)

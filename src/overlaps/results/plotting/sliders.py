@@ -14,6 +14,7 @@ import numpy as np
 from ..._base import check
 from .panels import Panels
 from .styles import figure_size
+from .styles import panels as new_axes
 
 
 class SliderOptions(NamedTuple):
@@ -115,7 +116,7 @@ class _Window:
         self.figure: Any = plt.figure(figsize=(width, height + below), layout="constrained")
         subfigures: Any = self.figure.subfigures(2, 1, height_ratios=[height, below])
         upper, lower = subfigures
-        self.axes = _subplots(upper, panels)
+        self.axes = tuple(new_axes(upper, 1, panels))
         self.controls, self._ranges, self._slow, self._pending = {}, ranges, False, lambda: None
         slider_axes = lower.subplots(len(ranges), 1, squeeze=False)[:, 0]
         for ax, (name, values) in zip(slider_axes, ranges.items(), strict=True):
@@ -168,8 +169,8 @@ class _Notebook:
 
         # a figure of pyplot would be shown a second time below the cell
         self.figure: Any = Figure(figsize=figure_size(5.5 * panels, 4.0), layout="constrained")
-        self._canvas = FigureCanvasAgg(self.figure)
-        self.axes = _subplots(self.figure, panels)
+        FigureCanvasAgg(self.figure)  # it is the canvas of the figure from now on
+        self.axes = tuple(new_axes(self.figure, 1, panels))
         self.panels = Panels(self.figure, self.axes)
         # a fixed width, because some pages stretch images
         size = {"width": f"{self.figure.bbox.width:.0f}px", "max_width": "100%"}
@@ -196,15 +197,8 @@ class _Notebook:
             slider.continuous_update = not slow
         self.panels.draw()
         buffer, options = BytesIO(), {"compress_level": SLIDERS.png_level}
-        imsave(buffer, self._canvas.buffer_rgba(), format="png", pil_kwargs=options)
+        imsave(buffer, self.figure.canvas.buffer_rgba(), format="png", pil_kwargs=options)
         self._image.value = buffer.getvalue()
-
-
-def _subplots(figure, count):
-    axes = tuple(figure.subplots(1, count, squeeze=False)[0])
-    for ax in axes:
-        ax.grid(alpha=0.25)
-    return axes
 
 
 def explore(f: Callable[..., Any], /, *, panels: int = 1, **ranges: Any) -> View:
