@@ -363,11 +363,25 @@ def test_names_of_plateaus_keep_clear_of_the_curve(begin, end, sides):
     """Above the line on the left, below it on the right; several directions, one, and unknown rates."""
     ax = plt.figure().add_subplot()
     ax.plot([0, 100], [1, 0])
-    for growing in (4, 1, -1):
-        mark(ax, SimpleNamespace(alpha=(begin, end), height=0.5, growing=growing))
+    for growing, height in ((4, 0.2), (1, 0.5), (-1, 0.8)):
+        mark(ax, SimpleNamespace(alpha=(begin, end), height=height, growing=growing))
     assert [text.get_text() for text in ax.texts] == ["4 unstable directions", "1 unstable direction", "rates unknown"]
     for text in ax.texts:
-        assert (text.get_ha(), text.get_va()) == sides and text.xy == (begin if sides[0] == "left" else end, 0.5)
+        assert (text.get_ha(), text.get_va()) == sides and text.xy[0] == (begin if sides[0] == "left" else end)
+    plt.close("all")
+
+
+def test_names_of_plateaus_keep_clear_of_each_other():
+    """The second lies on the other side of the line, the third has no room."""
+    ax = plt.figure().add_subplot()
+    ax.plot([0, 100], [1, 0])
+    for growing in (1, 2, 3):
+        mark(ax, SimpleNamespace(alpha=(30, 60), height=0.5, growing=growing))
+    assert [(text.get_text(), text.get_ha()) for text in ax.texts] == [
+        ("1 unstable direction", "left"),
+        ("2 unstable directions", "right"),
+    ]
+    assert len(ax.lines) == 4
     plt.close("all")
 
 

@@ -174,7 +174,7 @@ def _band(ax, alpha, mean, half, color, positive=False, label=None):
     if positive and ax.get_yscale() == "log":  # a band that reaches zero is cut at the lower limit of the axis
         low = np.maximum(low, ax.get_ylim()[0])
     ax.plot(alpha, mean, color=color, linestyle="--", linewidth=1)
-    ax.fill_between(alpha, low, high, color=color, alpha=faint_opacity(ax), linewidth=0, label=label)
+    ax.fill_between(alpha, low, high, color=color, alpha=0.8 * faint_opacity(ax), linewidth=0, label=label)
 
 
 def fluctuations(ensembles, ax=None):

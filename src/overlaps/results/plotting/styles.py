@@ -162,22 +162,23 @@ def figure_size(width, height):
 
 
 def mark(ax, plateau, text=True):
-    """Draw a thin line at the height of a plateau, from its begin to its end, with its number of unstable directions.
-
-    The text lies above the line at its begin, or below it at its end if this is on the right: a falling curve comes
-    from above on the left and leaves to below on the right.
-    """
+    """Draw a line at the height of a plateau, from its begin to its end, with its number of unstable directions."""
     colour = grey(ax, 0.7)
     ax.plot(plateau.alpha, [plateau.height] * 2, color=colour, linewidth=0.8)
-    if text:
-        label = f"{plateau.growing} unstable direction{'s' * (plateau.growing != 1)}"
-        label = "rates unknown" if plateau.growing < 0 else label
-        ax.autoscale_view()
-        ends = (ax.transData - ax.transAxes).transform([(x, plateau.height) for x in plateau.alpha])
-        early = np.mean(ends[:, 0]) < 0.5
-        sides = ((2, 3), "left", "bottom") if early else ((-2, -3), "right", "top")
-        options = dict(zip(("xytext", "ha", "va"), sides, strict=True)) | {"textcoords": "offset points"}
-        ax.annotate(label, (plateau.alpha[0 if early else 1], plateau.height), **options, fontsize=7, color=colour)
+    label = f"{plateau.growing} unstable direction{'s' * (plateau.growing != 1)}"
+    label = "rates unknown" if plateau.growing < 0 else label
+    # a falling curve comes from above on the left and leaves to below on the right
+    sides = [(plateau.alpha[0], (2, 3), "left", "bottom"), (plateau.alpha[1], (-2, -3), "right", "top")]
+    ax.autoscale_view()
+    middle = (ax.transData - ax.transAxes).transform([(x, plateau.height) for x in plateau.alpha])[:, 0].mean()
+    others = [other.get_window_extent() for other in ax.texts]
+    for x, xytext, ha, va in (sides if middle < 0.5 else sides[::-1]) if text else ():
+        options = {"textcoords": "offset points", "fontsize": 7, "color": colour}
+        note = ax.annotate(label, (x, plateau.height), xytext, ha=ha, va=va, **options)
+        box = note.get_window_extent()
+        if ax.bbox.containsx(box.x0) and ax.bbox.containsx(box.x1) and not box.count_overlaps(others):
+            break
+        note.remove()  # without room on either side, the line alone remains
 
 
 def resolved(result, log):

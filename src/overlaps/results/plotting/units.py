@@ -122,7 +122,7 @@ def draw_overlaps(ax, result, xscale=None, partners=None, hue=None, **style):
             ax.fill_between(result.alpha, curves.min(axis=0), curves.max(axis=0), **band)
     options = {"frameon": True, "edgecolor": "none", "handlelength": 1.4, "columnspacing": 1.0}
     drawn = legend(ax, ncols=FIGURE.legend_columns, fontsize="small", **options)
-    for handle in drawn.legend_handles if drawn and hue else []:
+    for handle in drawn.legend_handles if drawn and hue and single else []:
         handle.set_color(grey(ax, 0.8))  # kinds of overlaps are those of all results
     _extend_above(ax, entries)
 
@@ -159,5 +159,5 @@ def draw_runs(ax, alpha, curves, /, **style):
     (line,) = ax.plot(alpha, curves.mean(axis=0), **style)
     if len(curves) > 1:
         low, high = np.quantile(curves, [0.16, 0.84], axis=0)
-        opacity = faint_opacity(ax) * (line.get_alpha() or 1)
+        opacity = 0.8 * faint_opacity(ax) * (line.get_alpha() or 1)
         ax.fill_between(alpha, low, high, color=line.get_color(), alpha=opacity, linewidth=0)
