@@ -13,8 +13,7 @@ import numpy as np
 
 from ..._base import check
 from .panels import Panels
-from .styles import figure_size
-from .styles import panels as new_axes
+from .styles import figure_size, new_axes
 
 
 class SliderOptions(NamedTuple):
@@ -206,7 +205,8 @@ def explore(f: Callable[..., Any], /, *, panels: int = 1, **ranges: Any) -> View
 
     In a notebook the sliders are ipywidgets, of the extra ``overlaps[explore]``; elsewhere they are those of
     matplotlib. The figure is updated while a slider moves, or if a result takes more than a tenth of a second, when the
-    slider is released. If the function raises a ValueError, its message is shown, and the last curve remains.
+    slider is released. Axes keep their limits while the curves fit, and an error has a logarithmic axis at first. If
+    the function raises a ValueError, its message is shown, and the last curve remains.
 
     Parameters
     ----------

@@ -122,7 +122,7 @@ def _ink(ax):
     return np.array(to_rgb(ax.yaxis.label.get_color()))
 
 
-def panels(figure, rows=1, columns=1, **options):
+def new_axes(figure, rows=1, columns=1, **options):
     """Return new Axes with a grid, in an array."""
     axes = np.ravel(figure.subplots(rows, columns, **options))
     for ax in axes:
@@ -134,7 +134,7 @@ def single_axes(ax):
     """Return the given Axes, or the Axes of a new figure."""
     from matplotlib import pyplot as plt
 
-    return panels(plt.figure(figsize=figure_size(5.5, 4.0), layout="constrained"))[0] if ax is None else ax
+    return new_axes(plt.figure(figsize=figure_size(5.5, 4.0), layout="constrained"))[0] if ax is None else ax
 
 
 def pair_of_axes(ax):
@@ -145,7 +145,7 @@ def pair_of_axes(ax):
         width, height = figure_size(10.0, 4.0)
         stacked = width < LAYOUT.stacked_below
         shape, height = ((2, 1), height + 2.0) if stacked else ((1, 2), height)
-        ax = panels(plt.figure(figsize=(width, height), layout="constrained"), *shape, sharex=stacked)
+        ax = new_axes(plt.figure(figsize=(width, height), layout="constrained"), *shape, sharex=stacked)
         ax[0].xaxis.label.set_visible(not stacked)
     axes = np.array(ax, dtype=object, ndmin=1)
     if not axes.size or not all(hasattr(a, "plot") for a in axes):
