@@ -10,8 +10,8 @@ import numpy as np
 
 from ..._base import ArrayLike, Function, Immutable, Rng, bar, check, warn
 from ..._base.parallel import run_all, worded
-from .blocks import checked_fractions, law_of
 from .draws import DRAWS, Setup, Step, network_draw
+from .letters import checked_fractions, law_of, letters_of_law
 from .losses import CLASSIFIER_ERRORS, LOSSES, LossName
 from .model import Spiked
 
@@ -249,11 +249,6 @@ def simulate_srf(
     setup, shape = _setup(*functions, model.noise, d, model.beta, rows, alpha, lam, fractions, test, loss)
     setup = setup._replace(bias=model.bias, offset=np.resize(model.offset, fractions.shape)[setup.letter])
     return _runs(model._draw(setup), setup, shape, rng, draws, progress, executor)
-
-
-def letters_of_law(law, p):
-    """One letter for each of p neurons: the law's quantiles."""
-    return law.ppf((np.arange(p) + 0.5) / p)
 
 
 def _setup(student, target, noise, d, beta, rows, alpha, lam, fractions, test, loss):
