@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -323,10 +323,8 @@ def _result(d, n, draws, finished, accepted, success, message):
             f"expected at most {HMC.max_rhat} and at least {HMC.min_ess}. Try more steps."
             + check.see("bayes", "When not to believe the equations")
         )
-    numbers: dict[str, Any] = {
-        "eps": float(value[0]), "eps_err": float(errors[0]), "noise": float(value[1]), "noise_err": float(errors[1]),
-        "q": value[2:], "q_err": errors[2:], "ess": ess, "rhat": rhat, "acceptance": float(np.mean(accepted)),
-    }  # fmt: skip
     return PosteriorSample(
-        d=d, n=n, draws=draws[..., 0], converged=converged, success=success, message=message, **numbers
-    )
+        d=d, n=n, eps=float(value[0]), eps_err=float(errors[0]), q=value[2:], q_err=errors[2:], noise=float(value[1]),
+        noise_err=float(errors[1]), ess=ess, rhat=rhat, acceptance=float(np.mean(accepted)), draws=draws[..., 0],
+        converged=converged, success=success, message=message,
+    )  # fmt: skip

@@ -258,9 +258,8 @@ class HierarchicalTeacher(Teacher):
             )
         samples, rng = check.count("samples", samples, least=2), check.generator(rng)
         if self.channel == "exact":
-            points = (
-                Pair(self) if matrix else ExactPoints(self, self.m(self._points.solve(nu)[-1] * self.v2), samples, rng)
-            )
+            informed = self.m(self._points.solve(nu)[-1] * self.v2)
+            points = Pair(self) if matrix else ExactPoints(self, informed, samples, rng)
             return exact_solution(self, nu, selection, points.solve(nu))
         roots = self._points.solve(nu)
         solutions = tuple(self._describe(s, nu) for s in roots)

@@ -195,14 +195,14 @@ def readouts(setup, W, theta, train_rng, test_rng):
 
     Errors are squared errors; with a loss also its mean and the fraction of wrong signs.
     """
-    root = math.sqrt(setup.p)
-    chunks = [
-        (setup.student(x @ W.T + setup.offset) / root, y) for x, y in in_chunks(setup, theta, max(setup.n), train_rng)
-    ]
+
+    def features(x):
+        return setup.student(x @ W.T + setup.offset) / math.sqrt(setup.p)
+
+    chunks = [(features(x), y) for x, y in in_chunks(setup, theta, max(setup.n), train_rng)]
     X, y = (np.concatenate(arrays) for arrays in zip(*chunks, strict=True))
-    points = range(len(setup.n))
     A, b0 = np.empty((len(setup.n), setup.p)), np.zeros(len(setup.n))
-    for i, n, lam in zip(points, setup.n, setup.lam, strict=True):
+    for i, (n, lam) in enumerate(zip(setup.n, setup.lam, strict=True)):
         if setup.loss:
             A[i], b0[i] = convex(X[:n], signs(y[:n]), lam, LOSSES[setup.loss], setup.bias)
             continue
@@ -212,12 +212,10 @@ def readouts(setup, W, theta, train_rng, test_rng):
     train = [error_sums(setup, y[:n], X[:n] @ a + b) / n for n, a, b in zip(setup.n, A, b0, strict=True)]
     test = np.zeros((len(A), 3 if setup.loss else 1))
     for x, y in in_chunks(setup, theta, setup.test, test_rng):
-        predicted = b0 + setup.student(x @ W.T + setup.offset) @ A.T / root
+        predicted = b0 + features(x) @ A.T
         test += [error_sums(setup, y, column) / setup.test for column in predicted.T]
-    names = ("mse", "test_loss", "wrong")[: test.shape[1]], ("train", "train_loss", "train_wrong")
-    pairs = [(name, np.array(values)[:, j]) for values, row in ((test, names[0]), (train, names[1]))
-             for j, name in enumerate(row[: test.shape[1]])]  # fmt: skip
-    return A, dict(pairs)
+    errors = dict(zip(("mse", "test_loss", "wrong"), test.T, strict=False))  # without a loss the first ones only
+    return A, errors | dict(zip(("train", "train_loss", "train_wrong"), np.transpose(train), strict=False))
 
 
 def signs(y):

@@ -300,23 +300,18 @@ def _runs(draw, setup, shape, rng, draws, progress, executor):
     jobs = {i: partial(draw, child=child) for i, child in enumerate(children)}
     with bar(progress, len(jobs), "draws") as tick:
         outcomes, errors = run_all(jobs, executor, tick, needed=True)
-    ended = _ended(len(jobs), len(outcomes), errors)
+    message = f"{len(jobs)} draws finished."
+    if len(outcomes) < len(jobs):
+        message = worded(f"{len(outcomes)} of {len(jobs)} draws finished", errors, lambda i: f"is draw {i}")
+        warn(message + " The others are nan." + check.see("spiked", "Errors"))
+    ended = len(outcomes) == len(jobs), message
     lost = [  # nan in the shape of a finished draw
         draw and {name: np.full_like(value, np.nan, dtype=float) for name, value in draw.items()}
         for draw in next(iter(outcomes.values()))
     ]
     network, partners = zip(*(outcomes.get(i, lost) for i in jobs), strict=True)
-    srf = None if partners[0] is None else _result(partners, setup, shape, None, **ended)
-    return _result(network, setup, shape, srf, **ended)
-
-
-def _ended(draws, finished, errors):
-    """Whether all draws are finished, and a message; if they are not, it is also a warning."""
-    if finished == draws:
-        return {"success": True, "message": f"{draws} draws finished."}
-    message = worded(f"{finished} of {draws} draws finished", errors, lambda i: f"is draw {i}")
-    warn(message + " The others are nan." + check.see("spiked", "Errors"))
-    return {"success": False, "message": message}
+    srf = None if partners[0] is None else _result(partners, setup, shape, None, *ended)
+    return _result(network, setup, shape, srf, *ended)
 
 
 def _result(draws, setup, shape, srf, success, message):
