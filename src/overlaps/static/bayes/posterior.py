@@ -1,7 +1,6 @@
 """The posterior of the features at finite size, sampled: Hamiltonian Monte Carlo."""
 
 import math
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -32,7 +31,6 @@ class SamplerOptions(NamedTuple):
 HMC = SamplerOptions()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PosteriorSample(Immutable):
     """Draws from the posterior; made by :func:`sample_posterior`.
 

@@ -1,7 +1,6 @@
 """Power-law readouts with beta < 1/2: extensively many features learned at once."""
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -35,7 +34,6 @@ class SubcriticalPhase(NamedTuple):
     width: float
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class SubcriticalPowerLaw(Limit):
     r"""Power-law readouts with beta < 1/2 in the limit k = gamma d, d -> infinity.
 

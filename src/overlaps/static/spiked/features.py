@@ -1,7 +1,6 @@
 """Random features with a spike: test error of a two-layer network after one giant gradient step."""
 
 import math
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Literal, overload
 
@@ -23,8 +22,7 @@ from .solutions import SpikedClassifier, SpikedSolution
 from .spectrum import feature_spectrum
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class SpikedRandomFeatures(solving.Solvable):
+class SpikedRandomFeatures(solving.Solvable, kw_only=True):
     r"""Ridge regression of a single-index target on random features with a spike, sigma(W x).
 
     .. math::
@@ -88,13 +86,13 @@ class SpikedRandomFeatures(solving.Solvable):
     SpikedSolution(alpha=1.3, lam=0.05, mse=0.0919348, train=0.0284783)
     """
 
-    bulk: Any = field(default=None, kw_only=True)
-    offset: Any = field(default=0.0, kw_only=True)
-    breakpoints: tuple[float, ...] = field(default=(), kw_only=True)
-    student_breakpoints: tuple[float, ...] = field(default=(), kw_only=True)
-    kap: float = field(default=0.0, kw_only=True)
-    step: Any = field(default=None, kw_only=True)
-    law: Any = field(default=None, kw_only=True)
+    bulk: Any = None
+    offset: Any = 0.0
+    breakpoints: tuple[float, ...] = ()
+    student_breakpoints: tuple[float, ...] = ()
+    kap: float = 0.0
+    step: Any = None
+    law: Any = None
 
     def __post_init__(self):
         checked = {

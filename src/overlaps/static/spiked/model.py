@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY
 from functools import cached_property
 from typing import Any, cast
 
@@ -27,7 +27,6 @@ class Levels:
         return self.features[n]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Spiked(Immutable):
     """Random features with spikes: base of :class:`.SpikedRandomFeatures` and :class:`.SpikedSubspace`.
 
@@ -37,14 +36,15 @@ class Spiked(Immutable):
 
     student: Callable[..., Any]
     target: Callable[..., Any]
-    r: Any = field(kw_only=True)
-    gamma: Any = field(kw_only=True)
-    c: Any = field(default=1.0, kw_only=True)
-    beta: float = field(kw_only=True)
-    noise: float = field(default=0.0, kw_only=True)
-    bias: bool = field(default=False, kw_only=True)
-    fractions: Any = field(default=None, kw_only=True)
-    rows: str = field(default="iid", kw_only=True)
+    _: KW_ONLY
+    r: Any
+    gamma: Any
+    c: Any = 1.0
+    beta: float
+    noise: float = 0.0
+    bias: bool = False
+    fractions: Any = None
+    rows: str = "iid"
     law = bulk = cast(Any, None)  # fields of SpikedRandomFeatures
     offset = kap = 0.0
 

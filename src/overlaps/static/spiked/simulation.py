@@ -2,7 +2,6 @@
 
 import math
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -18,7 +17,6 @@ from .model import Spiked
 __all__ = ["OneStepRuns", "simulate_one_step", "simulate_srf"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class OneStepRuns(Immutable):
     """Independent draws of a one-step experiment; made by :func:`simulate_one_step` and :func:`simulate_srf`.
 
@@ -63,7 +61,7 @@ class OneStepRuns(Immutable):
     train_wrong: np.ndarray | None = None
     test_loss: np.ndarray | None = None
     train_loss: np.ndarray | None = None
-    srf: "OneStepRuns | None" = field(default=None)
+    srf: "OneStepRuns | None" = None
     success: bool = True
     message: str = ""
 

@@ -1,7 +1,6 @@
 """Spectrum of the features after one giant step: bulk density, edges, atom at zero, outliers."""
 
 import math
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +33,6 @@ class Outlier(NamedTuple):
     sd: float
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class FeatureSpectrum(Immutable):
     """Limiting spectrum of X^T X / p; made by :func:`feature_spectrum`.
 

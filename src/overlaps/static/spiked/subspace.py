@@ -1,7 +1,6 @@
 """Several spikes: random features whose spikes span up to three directions, and targets of several indices."""
 
 import math
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -19,7 +18,6 @@ from .one_step import student_moments
 from .simulation import simulate_srf
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class SpikedSubspace(solving.Solvable):
     r"""Ridge regression of a target of several indices on random features with spikes in several directions.
 

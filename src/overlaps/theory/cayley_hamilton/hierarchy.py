@@ -10,7 +10,7 @@ where u is the flow of ``overlaps.flow`` at s = 1.  Moments are packed as blocks
 [WR] is Worschech and Rosenow (2024), arXiv:2410.09005.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -92,8 +92,7 @@ class MomentSystem(System):
         return dy
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class MomentTrajectory(Solved):
+class MomentTrajectory(Solved, kw_only=True):
     """Solution of the hierarchy, made by :func:`solve`; compares with :class:`overlaps.Trajectory`.
 
     Attributes

@@ -11,7 +11,6 @@ While R is small, its fluctuations :math:`\sqrt N R` obey a linear equation with
 and for random weights its start is of the size of the noise.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -40,7 +39,6 @@ class SelectionOptions(NamedTuple):
 SELECTION = SelectionOptions()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Selection(Immutable):
     """Law of the solution that SGD selects; made by :func:`selected`, with the equations there.
 
