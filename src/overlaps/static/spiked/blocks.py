@@ -38,11 +38,6 @@ def directions(packing):
     return X1, X2
 
 
-def packed_rows(packing, matrices, vectors):
-    """Packed (J, size) of J matrices and vectors, as columns."""
-    return np.concatenate([matrices[:, packing.rows, packing.columns], vectors], axis=1).T
-
-
 def independent(beta):
     """The law of independent rows, uniform on the sphere: f = 1 / (1 + beta m)."""
 
@@ -121,7 +116,8 @@ def rows_of(law, c, beta, lam, fractions):
         Y = np.linalg.inv(one - beta * V1 @ Vh1)
         T = beta * Y @ V1
         dT = beta * Y @ dV1 @ Y.T + T @ X1 @ T.T
-        return Response(packing.pack(V1, fractions * g), packed_rows(packing, dV1, fractions * g * dx), T, dT)
+        D = np.concatenate([dV1[:, packing.rows, packing.columns], fractions * g * dx], axis=1).T
+        return Response(packing.pack(V1, fractions * g), D, T, dT)
 
     return response
 
