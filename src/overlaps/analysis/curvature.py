@@ -1,6 +1,6 @@
 """The Hessian of the population error over all weights, from the overlaps alone."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +31,6 @@ class HessianOptions(NamedTuple):
 HESSIAN = HessianOptions()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class HessianSpectrum(Immutable):
     """Bulk and outliers of the Hessian of eps_g; made by :func:`hessian`, with the equations there.
 

@@ -1,6 +1,5 @@
 """The closure of a model: order parameters -> A, B, C, dv and eps_g."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +15,6 @@ from ..rules.adaptive_closure import half_correlated
 from . import binding
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Closure(Immutable):
     """Closure matrices at one state, with their equations in :func:`closure`, which makes them.
 

@@ -1,6 +1,5 @@
 """Models: student, teacher, inputs and learning rule."""
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -16,7 +15,6 @@ from .start import random_start, warn_coarse_step
 from .state import State, gram, reciprocal
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Model(Immutable):
     r"""A student, a teacher, the inputs and the learning rule.
 

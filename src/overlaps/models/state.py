@@ -1,6 +1,6 @@
 """The order parameters at one time: block overlaps, teacher constants, second layer."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -29,7 +29,6 @@ class Network(Protocol):
     def latent_teacher(self) -> bool: ...
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class State(Immutable):
     r"""Order parameters, in the arrays of the right-hand side.
 

@@ -1,6 +1,5 @@
 """Results of a batch of integrations at common times."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -16,8 +15,7 @@ from . import files, labelled, plotting
 from .trajectory import SummedTrajectory, Trajectory
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Batch(Immutable):
+class Batch(Immutable, kw_only=True):
     """Solutions of many problems of one shape at common times; made by :func:`overlaps.solve_many`.
 
     Attributes

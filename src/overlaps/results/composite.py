@@ -3,7 +3,7 @@
 A result of Stages contains one result for each stage; its curves join those of the stages.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,8 +27,7 @@ def _joined_curve(name, axis=None, *, doc):
     return property(lambda self: self._joined([getattr(result, name) for result in self.parts], axis), doc=doc)
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class _Staged(Views):
+class _Staged(Views, kw_only=True):
     """Base of solutions and runs of Stages: ``parts`` are the results of the stages, shown at the times in alpha."""
 
     model: Stages
@@ -135,8 +134,7 @@ class _Staged(Views):
         return "; ".join(dict.fromkeys(result.method for result in self.parts))
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class StagedTrajectory(_Staged):
+class StagedTrajectory(_Staged, kw_only=True):
     """Solution of the order-parameter equations through several tasks; made by ``solve(stages, ...)``.
 
     Attributes
@@ -188,8 +186,7 @@ class StagedTrajectory(_Staged):
         return self.parts[self.model.index(alpha) - self._first].at(alpha)
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class StagedEnsemble(Statistics, _Staged):
+class StagedEnsemble(Statistics, _Staged, kw_only=True):
     """Independent runs of finite-N SGD through several tasks; made by ``simulate(stages, ...)``.
 
     Attributes
@@ -249,8 +246,7 @@ class _OfTasks(_Blocks):
         return self._of_task(check.index("i", i, len(self.model.models)))
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class MixedTrajectory(_OfTasks, Trajectory):  # type: ignore[misc]  # error is a method here
+class MixedTrajectory(_OfTasks, Trajectory, kw_only=True):  # type: ignore[misc]  # error is a method here
     """Solution for tasks mixed in one step; made by ``solve(ov.Mixed(...), ...)``.
 
     Attributes
@@ -288,8 +284,7 @@ class MixedTrajectory(_OfTasks, Trajectory):  # type: ignore[misc]  # error is a
         return self._floor(floor)
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class MixedEnsemble(_OfTasks, Ensemble):
+class MixedEnsemble(_OfTasks, Ensemble, kw_only=True):
     """Independent runs of SGD on tasks mixed in one step; made by ``simulate(ov.Mixed(...), ...)``.
 
     Attributes
@@ -360,8 +355,7 @@ class _Adapted(_Blocks):
         return _error(*self.network())
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LowRankTrajectory(_Adapted, Trajectory):
+class LowRankTrajectory(_Adapted, Trajectory, kw_only=True):
     """Solution for directions that adapt frozen weights (:func:`overlaps.low_rank`); made by ``solve``.
 
     Attributes
@@ -398,8 +392,7 @@ class LowRankTrajectory(_Adapted, Trajectory):
         return self._floor(rounding_floor(*self.network()))
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LowRankEnsemble(_Adapted, Ensemble):
+class LowRankEnsemble(_Adapted, Ensemble, kw_only=True):
     """Independent runs of SGD in directions that adapt frozen weights; made by ``simulate``.
 
     Attributes

@@ -1,6 +1,5 @@
 """Result of an integration: order parameters along the learning time."""
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,8 +57,7 @@ class ClassErrors(NamedTuple):
     mean_fields: Any
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Solved(_Curves):
+class Solved(_Curves, kw_only=True):
     """Base of all solutions: method and tolerances, and estimates of the errors of eps_g."""
 
     nfev: int
@@ -146,8 +144,7 @@ class Solved(_Curves):
         return None if self.error_Q is None else Errors(*errors)
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Trajectory(Solved, _Blocks):
+class Trajectory(Solved, _Blocks, kw_only=True):
     """Solution of the order-parameter equations; made by :func:`overlaps.solve`.
 
     Attributes
@@ -325,8 +322,7 @@ class Trajectory(Solved, _Blocks):
         return self._state(alpha, solution, -1)
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SummedTrajectory(Solved):
+class SummedTrajectory(Solved, kw_only=True):
     """Solution without the overlaps of its blocks; made by ``solve(..., blocks=False)``.
 
     Attributes
