@@ -10,7 +10,7 @@ import scipy.integrate
 from helpers import few
 
 import overlaps as ov
-from overlaps.flow.closure import bind
+from overlaps.flow.binding import bind
 from overlaps.flow.system import System
 from overlaps.integrators._dop853 import rounding_error
 from overlaps.integrators.dop853 import DOP853

@@ -7,8 +7,9 @@ import numpy as np
 from ..gaussian.quadrature import factor, legendre, tensor, widening
 from ..gaussian.two_point import LINEAR, NUMERIC, RELU, SIGN
 from ._classes import classes_closure
-from .bound import DERIVATIVES, Bound, check_norms, outputs
+from .bound import Bound, check_norms, outputs
 from .families import parts_of
+from .finite_differences import DERIVATIVES
 
 
 class ClassOptions(NamedTuple):

@@ -19,7 +19,8 @@ from ._first_order import eps_derivatives, first_order_derivatives, readout_prod
 from ._piecewise import piecewise_linear_closure
 from ._relu import geometry
 from ._relu_derivatives import relu_square_derivatives
-from .bound import Bound, central_differences
+from .bound import Bound
+from .finite_differences import central_differences, unknowns
 from .kernels import CODES, KERNELS
 
 
@@ -44,6 +45,7 @@ class MixtureClosure(Bound):
         codes, numbers = (student.code, teacher.code), (len(student.scales), len(teacher.scales))
         terms = *student.amplitudes, *student.scales, *teacher.amplitudes, *teacher.scales
         self.parameters = np.array([*codes, *numbers, *terms], dtype=float)
+        self.labels = teacher.code == CODES.sign
         if student.code == CODES.erf and hasattr(erf_sum_closure, "compile"):
             self.compiled = erf_sum_closure
 
@@ -86,7 +88,7 @@ class PiecewiseLinearClosure(Bound):
     def _exact_derivatives(self, S, w):
         """Derivatives of relu units of weights w b and of one linear teacher y = sum_c w_c a_c z_c (``_piecewise``)."""
         K, _, eta, eta_v, noise, second_order = self.learning
-        n, unknowns, (a, b) = len(w), self._unknowns(w), self.parameters.reshape(2, -1)
+        n, arguments, (a, b) = len(w), unknowns(K, len(w) - K), self.parameters.reshape(2, -1)
         if np.min(np.diag(S)) <= 0.0:  # a teacher without variance has no step to differentiate
             return super()._exact_derivatives(S, w)
         c = np.outer(a, a) + (np.outer(a, b) + np.outer(b, a)) / 2
@@ -98,14 +100,14 @@ class PiecewiseLinearClosure(Bound):
             return -eta * H[:K, :K], -eta * H[:K, K:], -eta_v * (c * S @ w)[:K], w @ (c * S) @ w, wider, w * b
 
         # Differences of a quadratic function are exact for any step.
-        *rest, deps, dS, dw = central_differences(linear, S, w, unknowns, (1.0, 1.0))
+        *rest, deps, dS, dw = central_differences(linear, S, w, arguments, (1.0, 1.0))
         dA, dB, ddv = (np.zeros(x.shape) for x in rest)
-        chain, loss = np.concatenate([np.ones(len(unknowns) - K), b[:K]]), np.empty(len(unknowns))
+        chain, loss = np.concatenate([np.ones(len(arguments) - K), b[:K]]), np.empty(len(arguments))
         first_order_derivatives(S, w * b, K, CODES.relu, CODES.relu, eta, eta_v, dA, dB, ddv)
         eps_g = eps_derivatives(S, w * b, K, CODES.relu, CODES.relu, loss) + w @ (c * S) @ w / 2
         ddv *= b[:K]
         dA, dB, ddv = (x + (y.T * chain).T for x, y in zip(rest, (dA, dB, ddv), strict=True))
-        dC = np.zeros((len(unknowns), K, K))
+        dC = np.zeros((len(arguments), K, K))
         if second_order:
             X, dX = np.empty((n, n)), np.zeros((n * (n + 1) // 2 + 2 * n, n, n))
             relu_square_derivatives(linear(S, w)[-2], np.append(w * b, 1.0), n, K, CODES.linear, noise, X, dX)

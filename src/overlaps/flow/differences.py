@@ -20,12 +20,12 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base import check
-from ..activations.bound import central_differences
+from ..activations.finite_differences import central_differences
 from ..gaussian.quadrature import gauss_hermite, legendre
 from ..gaussian.two_point import QUADRATIC
 from ..models.state import reciprocal
 from ._flow import gather
-from .closure import bind
+from .binding import bind
 from .late_transition import can_transition, quadratic_frame, reproduces, unfit
 from .packing import Packing
 from .system import System, blocks_last, weights_of

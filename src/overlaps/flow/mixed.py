@@ -5,7 +5,8 @@ import numpy as np
 from ..activations.bound import Bound
 from ..models import LowRank, Mixed
 from ._flow import finish, flow_for, gather
-from .closure import bind, rounding_floor
+from .binding import bind
+from .closure import rounding_floor
 from .system import System
 
 __all__ = ["MixedClosure", "MixedSystem", "is_mixed"]
@@ -116,7 +117,7 @@ class MixedClosure(Bound):
     def scale_noise(self, factor):
         """Set ``factor`` times the label noise of each task."""
         for closure, task in zip(self.closures, self.tasks, strict=True):
-            closure.set_noise(factor * task.noise)
+            closure.change(noise=factor * task.noise)
 
 
 class MixedSystem(System):

@@ -8,7 +8,8 @@ import numpy as np
 from ..gaussian.two_point import LINEAR, QUADRATIC
 from ..models.state import State
 from ._flow import SPHERE, flow_for, gather, gather_groups, tightening
-from .closure import bind, rounding_floor
+from .binding import bind
+from .closure import rounding_floor
 from .packing import Packing
 from .psd import PSDProjection, singular
 from .velocity import ERROR_ROUNDING, Constants, Work
@@ -81,7 +82,7 @@ class System:
         return bind(self.model)
 
     def _set_noise(self, factor):
-        self.closure.set_noise(self.model.noise * factor)
+        self.closure.change(noise=self.model.noise * factor)
 
     def enter(self, alpha):
         """Begin the segment between knots of the schedule that contains alpha; return whether the flow jumps there."""

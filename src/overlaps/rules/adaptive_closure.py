@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base import check
-from ..activations.bound import Bound, inner_steps, outputs
+from ..activations.bound import Bound, outputs
+from ..activations.finite_differences import exact_differences, inner_steps
 from ..gaussian.iterated import SIZES, Sizes, discrepancy, rules, settled_size
 from ..gaussian.tables import NO_TABLE
 from . import _rule
@@ -127,8 +128,8 @@ class RuleClosure(Bound):
         lam, nu, F = (x.reshape(T, -1, len(weights)) for x in (lam, nu, F))
         return np.concatenate([lam, nu], axis=1), F, G, weights
 
-    def _step_sizes(self, S):
-        return inner_steps(S)  # integrals of forces with breaks vary like angles
+    def _exact_derivatives(self, S, w):
+        return exact_differences(self, S, w, inner_steps(S))  # integrals of forces with breaks vary like angles
 
     def _values(self, parameters, S, w):
         """(A, B, g and eps_g, C) at unit rate."""
