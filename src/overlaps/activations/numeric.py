@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..gaussian.packed import packed
 from ..gaussian.quadrature import graded, widening
 from ..gaussian.two_point import NUMERIC
-from ._numeric import SQUARE, SobolMean, numeric_closure, packed
+from ._numeric import SQUARE, SobolMean, numeric_closure
 from ._pairs import PAIR_SIZES, midpoint_quadrature, pair_square
 from ._quadrature import MODES, Ladder, mixture_array, tables, tensor_square
 from .bound import Bound, outputs
