@@ -78,6 +78,8 @@ class PiecewiseLinearClosure(Bound):
         super().__init__(student, teacher, learning)
         self.kinked = bool(student[1] != 0.0)
         self.parameters = np.repeat([student, teacher], (learning.K, learning.M), axis=0).T.ravel()
+        if hasattr(piecewise_linear_closure, "compile"):
+            self.compiled = piecewise_linear_closure
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""
