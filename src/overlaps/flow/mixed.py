@@ -50,8 +50,9 @@ class MixedClosure(Bound):
         return self.closures[0].error_size(S, w)
 
     def error_at(self, S, w):
-        """The mean error that a learning rule records."""
-        return self.closures[0].error_at(S, w)
+        """The mean error."""
+        tasks = zip(self.shares, self.split(S, w), strict=True)
+        return sum(weight * closure.error_at(S_i, w_i) for weight, (closure, _, _, S_i, w_i) in tasks)
 
     def split(self, S, w):
         """(closure, task, slice of its second layer in v, its S, its w) of each task."""
