@@ -8,7 +8,8 @@ from scipy.linalg import block_diag
 
 from .._base import ArrayLike, Floats, Immutable, Numbers, check
 from ..activations.bound import outputs
-from ..flow.closure import bind, check_domain
+from ..flow.binding import bind
+from ..flow.closure import check_domain
 from ..models.features import check_features
 from ..models.model import Model
 from ..models.state import State, gram

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .._base import ArrayLike, Floats, Immutable, check, read_only
-from ..flow.closure import bind
+from ..flow.binding import bind
 from ..flow.packing import Packing
 from ..models.schedule import Schedule
 from ..models.state import gram

@@ -8,7 +8,8 @@ import numpy as np
 
 from .._base import ArrayLike, Floats, Immutable, check, html, read_only
 from ..activations.classification import misclassified
-from ..flow.closure import bind, generalisation_error
+from ..flow.binding import bind
+from ..flow.closure import generalisation_error
 from ..models import Mixed, Model
 from ..models.schedule import Schedule, factors_on_s
 from ..models.start import LIMITS

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._base import Floats, check
-from ..flow.closure import bind, rounding_floor
+from ..flow.binding import bind
+from ..flow.closure import rounding_floor
 from ..integrators.evolve import evolve
 from ..models.features import check_features
 from ..models.state import State
