@@ -11,7 +11,6 @@ from overlaps.simulators.direct import direct_run
 from overlaps.simulators.dispatch import SimulationSpec, ensemble, specify
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Dimmed(ov.Model):
     """Linear units whose inputs come through a device, x -> gain x, for students and teachers."""
 
