@@ -10,7 +10,7 @@ class Limits(NamedTuple):
 
     overhang: float = 0.01  # what curves may exceed the limits that their first drawing had, margins included
     filled: float = 0.5  # below this fraction an axis fits closely again; larger: axes jump more often
-    excess: float = 0.25  # what an axis gets where curves have left an axis; halved: the next move leaves it again
+    excess: float = 0.25  # beyond curves that have left an axis; halved: the next move leaves it again
 
 
 LIMITS = Limits()
