@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base import ArrayLike, check
+from .._base import ArrayLike, by_name, check
 from ..activations.bound import LearningNumbers, outputs
 from ..models.features import check_features
 from ..models.model import Model
@@ -15,6 +15,7 @@ from ..rules.adaptive_closure import RuleClosure
 from ..rules.rule import Rule
 
 
+@by_name("ov.field_average(traj, f)")
 def field_average(
     states: Any, f: Callable[..., float], *, model: Model | None = None, breaks: ArrayLike | None = None
 ) -> np.ndarray:

@@ -187,7 +187,7 @@ HINTS = {
     **dict.fromkeys(
         product((name for name in FEATURES if name.endswith("(alpha)")), GROUPS.autonomous),
         "Fixed points move with it; solve without. A model with the numbers of a constant schedule has the same curve: "
-        "dataclasses.replace(model, eta=...).",
+        "model.replace(eta=...).",
     ),
     **{("sums", x): "Solve with blocks=True, or record the time that matters." for x in GROUPS.autonomous},
     **{(name, "late"): "late=True expects perfect learning: docs/integration.md, 'Late times'." for name in REFUSED},

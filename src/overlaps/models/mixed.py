@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._base import ArrayLike, Floats, Immutable, check
+from .._base.signatures import Variants
 from .equations import Equations, equations_of
 from .features import check_features
 from .model import Model
@@ -15,7 +16,7 @@ from .state import State
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Mixed(Immutable):
+class Mixed(Variants, Immutable):
     r"""Several tasks, one of which is drawn for every sample: replay, interleaving, imbalance.
 
     A sample belongs to task i with probability :math:`\pi_i`, independently of its input. As in :class:`Stages`, the
@@ -186,7 +187,7 @@ class Mixed(Immutable):
             v = self.heads
         elif self.heads is None and v.ndim > 1:
             raise ValueError(f"start: v has shape {v.shape}, a second layer for each task; expected heads= in Mixed.")
-        return replace(checked_start(self.models[0], replace(start, v=self.models[0].v)), v=v)
+        return replace(checked_start(self.models[0], replace(start, v=self.models[0].v, model=None)), v=v, model=self)
 
     def __repr__(self):
         shares = self.schedules or self.shares.tolist()

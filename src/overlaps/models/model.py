@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from .._base import ArrayLike, Floats, Immutable, Rng, by_name, check, html
+from .._base import ArrayLike, Floats, Immutable, Rng, Variants, by_name, check, html
 from ..activations.activation import Activation
 from ..activations.classes import NO_CLASSES, Classes
 from ..activations.library import erf, named, quadratic, sign
@@ -17,14 +17,14 @@ from .state import State, gram, reciprocal
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Model(Immutable):
+class Model(Variants, Immutable):
     r"""A student, a teacher, the inputs and the learning rule.
 
     .. math:: \hat y = \sum_k v_k\, g(\lambda_k), \quad y = \sum_m v^*_m\, g_*(\nu_m) + \sigma z, \qquad
               w_k \mathrel{-}= \eta\, v_k g'(\lambda_k)\, (\hat y - y)\, x/\sqrt N
 
     Constructed by :func:`committee_machine`, :func:`quadratic_network` and :func:`hidden_manifold`; see there for the
-    parameters, the validity of the theory and examples. ``dataclasses.replace(model, eta=0.1)`` makes a variant.
+    parameters, the validity of the theory and examples. ``model.replace(eta=0.1)`` makes a variant.
     """
 
     activation: Activation

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._base import ArrayLike, Floats, Function, Immutable, check
+from .._base.signatures import Variants
 from .equations import Equations
 from .features import check_features
 from .frozen import checked_stages, distill, without_frozen
@@ -17,7 +18,7 @@ from .state import reciprocal
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Stages(Immutable):
+class Stages(Variants, Immutable):
     r"""Several models that one network learns one after the other: curricula, continual learning.
 
     All tasks have the same state. Its M teacher units are the teachers of all tasks, and ``v_star`` of stage i selects
@@ -150,7 +151,7 @@ class Stages(Immutable):
         """(model, start, times, schedule) of the stages one by one; the caller appends each result to ``results``.
 
         Each stage continues from the last of ``results``, unless this one stopped before its end. ``start`` is a State
-        or one for each run, at ``times[0]``; ``wanted`` are the output times, or None for an interval and all steps.
+        or one for each run, at ``times[0]``; ``wanted`` are the output times, or None for all steps of the solver.
         """
         for i, first, last in self.segments(times[0], times[-1], land):
             if results:

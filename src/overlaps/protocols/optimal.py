@@ -7,7 +7,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.optimize import minimize
 
-from .._base import ArrayLike, bar, check, minimum, quietly, warn
+from .._base import ArrayLike, bar, by_name, check, minimum, quietly, warn
 from ..dynamics import solve
 from ..models import Mixed, Model, Schedule, Stages, State
 from ..results import StagedTrajectory, Trajectory, plotting
@@ -139,6 +139,7 @@ class _Search:
         return value, end.x, gradient, np.array(history)
 
 
+@by_name("ov.optimal_schedule(model, start, 10.0)")
 def optimal_schedule(
     model: Model | Stages | Mixed,
     start: State,
@@ -308,6 +309,7 @@ def _result(control, limits, end, constant, tol, maxiter, gap):
     )  # fmt: skip
 
 
+@by_name("ov.greedy_schedule(model, start, 10.0)")
 def greedy_schedule(
     model: Model | Stages,
     start: State,

@@ -54,9 +54,9 @@ class Batch(Immutable):
 
     Examples
     --------
-    >>> import dataclasses, overlaps as ov
+    >>> import overlaps as ov
     >>> model = ov.committee_machine(2, 2, eta=0.5)
-    >>> models = [dataclasses.replace(model, eta=eta) for eta in (0.2, 0.5, 1.0)]
+    >>> models = [model.replace(eta=eta) for eta in (0.2, 0.5, 1.0)]
     >>> batch = ov.solve_many(models, model.random_start(N=1000, rng=1), [0, 5, 10])
     >>> batch.Q.shape, batch.eps_g.shape, batch[2] == ov.solve(models[2], batch[2][0], [0, 5, 10])
     ((3, 3, 2, 2), (3, 3), True)

@@ -12,11 +12,11 @@ from ..flow.closure import bind, generalisation_error
 from ..models import Mixed, Model
 from ..models.schedule import Schedule, factors_on_s
 from ..models.start import LIMITS
-from ..models.state import gram
+from ..models.state import OfModel, gram
 from . import files, labelled, plotting
 
 
-class Views(Immutable):
+class Views(OfModel, Immutable):
     """Base of results along the learning time: files, labelled arrays, tables and figures."""
 
     save = files.save

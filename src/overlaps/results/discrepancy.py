@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from .._base import ArrayLike, Floats, Immutable, check
+from .._base import ArrayLike, Floats, Immutable, by_name, check
 from .trajectory import SummedTrajectory, Trajectory
 
 
@@ -63,6 +63,7 @@ def log_times(alpha_max, *, first=LOG_GRID.first, n=LOG_GRID.n):
     return np.concatenate([[0.0], np.geomspace(first, alpha_max, n)])
 
 
+@by_name("ov.tlog_rmse(traj, runs)")
 def tlog_rmse(
     theory: Any, simulation: Any, *, times: ArrayLike | None = None, variant: Literal["rmse", "printed_abs"] = "rmse"
 ) -> "Discrepancy":

@@ -338,9 +338,9 @@ def from_batch(batch, coords=None):
 
     Examples
     --------
-    >>> import dataclasses, overlaps as ov
+    >>> import overlaps as ov
     >>> model, etas, noises = ov.committee_machine(1, 1, eta=0.5), [0.2, 0.5, 1.0], [0.0, 0.1]
-    >>> models = [dataclasses.replace(model, eta=eta, noise=noise) for eta in etas for noise in noises]
+    >>> models = [model.replace(eta=eta, noise=noise) for eta in etas for noise in noises]
     >>> batch = ov.solve_many(models, model.random_start(N=1000, rng=1), [0, 5])
     >>> batch.to_xarray(eta=etas, noise=noises).eps_g.dims
     ('eta', 'noise', 'alpha')

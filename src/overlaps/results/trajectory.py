@@ -284,7 +284,7 @@ class Trajectory(Solved, _Blocks):
         constants = {name: getattr(self, name) for name in ("tau", "T", "h", "nu")}
         if self.changing:
             constants |= {"T": solution.T[i], "factors": self._factors_at([alpha])[0]}
-        return State(**variables, **constants, s=self.model.spectrum.s, alpha=alpha)
+        return State(**variables, **constants, s=self.model.spectrum.s, alpha=alpha, model=self.model)
 
     def at(self, alpha: float) -> State:
         """State at time alpha, to the accuracy of the solution.
@@ -317,7 +317,7 @@ class Trajectory(Solved, _Blocks):
                 "could not contain; expected a recorded time. Try dataclasses.replace(traj, solver=TheClass).at(alpha)."
             )
         solution = evolve(
-            self.model, self[i], (self.alpha[i], float(alpha)), method=self.solver, rtol=self.rtol, atol=self.atol,
+            self.model, self[i], [float(alpha)], method=self.solver, rtol=self.rtol, atol=self.atol,
             late=late is not None, schedule=self.schedule,
         )  # fmt: skip
         if not solution.success:

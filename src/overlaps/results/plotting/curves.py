@@ -122,9 +122,9 @@ def plot_batch(
     --------
     >>> import matplotlib
     >>> matplotlib.use("agg")
-    >>> import dataclasses, overlaps as ov
+    >>> import overlaps as ov
     >>> model = ov.committee_machine(1, 1, eta=0.5)
-    >>> models = [dataclasses.replace(model, eta=eta) for eta in (0.2, 0.5, 1.0)]
+    >>> models = [model.replace(eta=eta) for eta in (0.2, 0.5, 1.0)]
     >>> batch = ov.solve_many(models, model.random_start(N=1000, rng=1), [0, 1, 2, 4, 8])
     >>> len(batch.plot().collections[0].get_segments())
     3
