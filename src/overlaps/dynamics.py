@@ -159,7 +159,7 @@ def solve(
         Factor on eta and eta_v as a function of alpha (:class:`Schedule`); or a dict of such factors, on "eta",
         "eta_v", "noise", "weight_decay", "batch_size" and "s" (the variances of the inputs). Steps end at the knots.
     certify : bool
-        Integrate a second time and return the differences in ``Trajectory.error``. The second run is recorded at the
+        Integrate a second time and return the differences in ``Trajectory.certified``. The second run is recorded at the
         same times and takes more work than the first: its tolerances are 100 times smaller. Where the method does not
         become more accurate (below rtol 1e-9 for "structured", 1e-12 for others), the second run uses DOP853, or RK45
         if the first one used DOP853.
@@ -238,6 +238,8 @@ def solve(
             controls["every_step"] = every_step and isinstance(segment[2], tuple)
         results.append(_solved(*segment, **controls))
     if isinstance(model, Stages):
+        if requested is not None and results[-1].stopped:
+            requested = np.append(requested, results[-1].alpha[-1])
         traj = StagedTrajectory(model=model, alpha=shown_times(results, requested), parts=tuple(results))
     else:
         traj = _certified(results[0], start, options) if certify else results[0]
@@ -254,7 +256,7 @@ def _solved(model, start, alpha, schedule, **controls):
 
 
 def _certified(traj, start, options):
-    """Return the trajectory with ``error``; ``success`` is False if an error exceeds ``CERTIFICATION``."""
+    """Return the trajectory with ``certified``; ``success`` is False if an error exceeds ``CERTIFICATION``."""
     late, names = traj.eps_late is not None, ("Q", "R", "v", "mean_fields") if traj.model.n_classes else ("Q", "R", "v")
     # these errors cannot be computed from sums over blocks
     blocks = late or traj.model.n_classes > 0 or len(traj.model.groups) > 1 or traj.changing

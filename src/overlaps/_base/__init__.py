@@ -6,10 +6,10 @@ frozen dataclasses equality and a registry by name, ``Immutable.kinds``. ``jit``
 
 from .immutable import Immutable, read_only
 from .search import minimum
-from .signatures import Variants, bar, by_name, public_dir, quietly, warn
+from .signatures import bar, by_name, public_dir, quietly, warn
 from .types import ArrayLike, Floats, Function, Integers, Numbers, PathLike, Rng
 
 __all__ = [
-    "ArrayLike", "Floats", "Function", "Integers", "Numbers", "PathLike", "Immutable", "Rng", "Variants", "bar",
+    "ArrayLike", "Floats", "Function", "Integers", "Numbers", "PathLike", "Immutable", "Rng", "bar",
     "by_name", "public_dir", "minimum", "quietly", "read_only", "warn",
 ]  # fmt: skip

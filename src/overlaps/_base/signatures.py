@@ -72,8 +72,8 @@ OTHER_WORDS = {
     "beta": "exponent power",
     "L": "n_eigenvalues n_blocks blocks size",
 }
-# Where an argument belongs that a function does not take.
-BELONGS_TO_MODEL = "eta eta_v noise weight_decay batch_size spectrum gradient_flow v_star activation".split()
+# Numbers that functions take from their model, and sizes.
+OF_MODEL = "eta eta_v noise weight_decay batch_size spectrum gradient_flow v_star activation".split()
 SIZES = ("K", "M")
 
 
@@ -84,14 +84,15 @@ def translated(word: str, known: Any) -> str:
 
 def advice(word: str, known: Any) -> str:
     """Phrase about an unknown argument: its name here, or where it belongs, or the names there are."""
-    if name := translated(word, known) or "".join(difflib.get_close_matches(word, known, 1, 0.75)):
+    name = translated(word, (*known, *OF_MODEL, *SIZES)) or word
+    if name in known:
         return f"expected {name}="
-    name = translated(word, (*BELONGS_TO_MODEL, *SIZES)) or word
     if name in SIZES:
-        return f"{name} is the size of the model, which its constructor takes"
-    if name in BELONGS_TO_MODEL:
+        return f"{name} is a size of the model, which its constructor takes"
+    if name in OF_MODEL:
         return f"{name} is a number of the model, model.replace({name}=...)"
-    return f"expected some of {', '.join(known)}"
+    similar = difflib.get_close_matches(word, known, 1, 0.75)
+    return f"expected {similar[0]}=" if similar else f"expected some of {', '.join(known)}"
 
 
 def by_name(example: str) -> Callable[[Called], Called]:
@@ -101,9 +102,7 @@ def by_name(example: str) -> Callable[[Called], Called]:
         parameters = [*inspect.signature(function).parameters.values()]
         positional = [x.name for x in parameters if x.kind is x.POSITIONAL_OR_KEYWORD]
         names = [x.name for x in parameters if x.kind is x.KEYWORD_ONLY]
-        required = [
-            x.name for x in parameters if x.default is x.empty and x.kind not in (x.VAR_KEYWORD, x.VAR_POSITIONAL)
-        ]
+        required = [x.name for x in parameters if x.default is x.empty and x.name in (*positional, *names)]
         is_open = any(x.kind is x.VAR_KEYWORD for x in parameters)
         known = [x for x in (*positional, *names) if x not in ("self", "cls")]
 
@@ -115,7 +114,8 @@ def by_name(example: str) -> Callable[[Called], Called]:
                 expected = f"{listed} by name: {example}" if names else f"at most {len(known)} arguments: {example}"
                 raise TypeError(f"{function.__name__}() got {given} by place; expected {expected}.")
             for name in named:
-                if name not in known and (not is_open or translated(name, known)):
+                of_model = "model" in known and (name in OF_MODEL or translated(name, OF_MODEL))
+                if name not in known and (not is_open or of_model or translated(name, known)):
                     given = f"{function.__name__}() got {name} = {check.shown(named[name])}"
                     raise TypeError(f"{given}; {advice(name, known)}: {example}.")
             twice = [x for x in positional[: len(args)] if x in named]

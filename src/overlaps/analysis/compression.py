@@ -170,7 +170,7 @@ def compression_error(
     Raises
     ------
     ValueError
-        As in :func:`compress` and :func:`overlaps.solve`; alpha given as an interval.
+        As in :func:`compress` and :func:`overlaps.solve`.
 
     Notes
     -----
@@ -186,8 +186,6 @@ def compression_error(
     >>> fine < 1e-8 < coarse
     True
     """
-    if isinstance(alpha, tuple):
-        raise ValueError(f"alpha = {alpha} is an interval; expected an array of times, the same for both quadratures.")
     options = {"rtol": 1e-10} | options
     pairs = [compress(model, state, nodes, until=until)]
     # at least ``min_extra_functions`` further functions: further nodes alone may add none

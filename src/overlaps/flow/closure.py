@@ -138,8 +138,6 @@ def closure(
             raise ValueError("closure() got a state and R, T or v; expected ov.closure(state), or (model, Q, R, T, v).")
         state = Q.on(model)
         Q, R, T, v = state.Q, state.R, state.T, state.v
-    elif R is None or T is None:
-        raise ValueError("closure() misses R or T; expected ov.closure(model, Q, R, T), or ov.closure(state).")
     Q, R, T = check.array("Q", Q, (K, K)), check.array("R", R, (K, M)), check.array("T", T, (M, M))
     for name, value in (("Q", Q), ("T", T)):
         check.symmetric(name, value)

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .._base import ArrayLike, Immutable, Variants, by_name, check
+from .._base import ArrayLike, Immutable, by_name, check
+from .._base.signatures import Variants
 from ..activations.library import sign
 from .equations import Equations, equations_of
 from .features import check_features
@@ -115,7 +116,7 @@ def distill(
 
 def without_frozen(state: State, M: int) -> State:
     """The state with the last M of its teachers only."""
-    return replace(state, r=state.r[..., -M:], tau=state.tau[..., -M:, -M:], T=state.T[-M:, -M:], model=None)
+    return replace(state, r=state.r[..., -M:], tau=state.tau[..., -M:, -M:], T=state.T[-M:, -M:])
 
 
 def checked_stages(models: Any, teacher: Any, students: Any) -> tuple:

@@ -50,7 +50,7 @@ class Mixed(Variants, Immutable):
     -----
     Supported by ``solve``, ``simulate``, ``fluctuations``, ``optimal_schedule`` and in :class:`Stages`. Overlaps q, r,
     tau are in units of the eigenvalues of ``models[0]``. eps_g is the mean :math:`\sum_i \pi_i \epsilon_i`;
-    ``traj.error(i)`` is the error of task i at all times. Exact for N -> infinity. The flow is linear in the shares: it
+    ``traj.task_error(i)`` is the error of task i at all times. Exact for N -> infinity. The flow is linear in the shares: it
     is the same for batches drawn sample by sample and for batches with b_i samples of task i.
 
     References
@@ -64,7 +64,7 @@ class Mixed(Variants, Immutable):
     >>> T = [[1.0, 0.4], [0.4, 1.0]]
     >>> start = ov.State.from_overlaps(tasks[0], Q=0.2 * np.eye(2), R=[[0.1, 0.02], [0.03, 0.08]], T=T)
     >>> traj = ov.solve(ov.Mixed(tasks, [0.7, 0.3]), start, [0.0, 30.0])
-    >>> traj.error(0).round(4), traj.error(1).round(4)
+    >>> traj.task_error(0).round(4), traj.task_error(1).round(4)
     (array([0.2198, 0.0641]), array([0.2322, 0.1439]))
     """
 

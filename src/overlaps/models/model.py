@@ -5,7 +5,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from .._base import ArrayLike, Floats, Immutable, Rng, Variants, by_name, check, html
+from .._base import ArrayLike, Floats, Immutable, Rng, by_name, check, html
+from .._base.signatures import Variants
 from ..activations.activation import Activation
 from ..activations.classes import NO_CLASSES, Classes
 from ..activations.library import erf, named, quadratic, sign

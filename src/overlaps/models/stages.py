@@ -68,7 +68,7 @@ class Stages(Variants, Immutable):
     >>> T = [[1.0, 0.4], [0.4, 1.0]]
     >>> start = ov.State.from_overlaps(tasks[0], Q=0.2 * np.eye(2), R=[[0.1, 0.02], [0.03, 0.08]], T=T)
     >>> traj = ov.solve(stages, start, [30.0, 60.0])
-    >>> traj.error(0).round(4), traj.stage
+    >>> traj.task_error(0).round(4), traj.stage
     (array([0.0081, 0.2078]), array([1, 1]))
     """
 

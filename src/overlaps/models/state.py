@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar, cas
 
 import numpy as np
 
-from .._base import ArrayLike, Floats, Immutable, Variants, by_name, check, html
+from .._base import ArrayLike, Floats, Immutable, by_name, check, html
+from .._base.signatures import Variants
 
-__all__ = ["OfModel", "State", "of_state"]
+__all__ = ["State"]
 
 _MEANING = "Overlaps of real vectors always are; check signs and scales of Q, R, T."
 
@@ -61,12 +62,12 @@ def of_state(function: Callable[Concatenate[Any, S, P], R]) -> TakesState[S, P, 
         first = args[0] if args else None if "model" in named else named.get(second)
         if not isinstance(first, OfModel):
             return function(*args, **named)
-        if len(args) > 1 and isinstance(args[1], Immutable) and not isinstance(args[1], OfModel):
-            raise ValueError(f"{name}() got a {type(first).__name__} before the model; expected {name}(model, ...).")
+        if len(args) > 1 and isinstance(args[1], Immutable):
+            raise check.refused("model", first, f"a Model first, or the state alone: {name}({second}, ...).")
         if first.model is None:
             raise ValueError(
-                f"{name}() of a state without a model: it was loaded, sent by another process or made by State(...). "
-                f"Expected {name}(model, state, ...), or state.on(model)."
+                f"{name}() of a state without a model, from a file, another process or State(...), or of other sizes; "
+                f"expected {name}(model, {second}, ...), or state.on(model)."
             )
         return function(first.model, *args, **named)
 
@@ -172,15 +173,8 @@ class State(OfModel, Variants, Immutable):
         for name in ("s", "factors"):
             if (numbers := getattr(self, name)) is not None and numbers.min() < 0:
                 raise check.refused(name, numbers.tolist(), f"{'eigenvalues' if name == 's' else 'numbers'} >= 0.")
-        if self.model is not None:
-            self._check_sizes(self.model)
-
-    def _check_sizes(self, model):
-        if (self.L, self.K, self.M) != (model.spectrum.L, model.K, model.M):
-            raise ValueError(
-                f"the state has (L, K, M) = {(self.L, self.K, self.M)}; the model expects "
-                f"{(model.spectrum.L, model.K, model.M)}. Build it with one of the State.from_... constructors."
-            )
+        if self.model is not None and (L, K, M) != (self.model.spectrum.L, self.model.K, self.model.M):
+            self._set(model=None)  # a copy with fewer teachers, for example
 
     def __getstate__(self):
         return self.__dict__ | {"model": None}
@@ -267,7 +261,11 @@ class State(OfModel, Variants, Immutable):
         ValueError
             Sizes differ from the model's, or overlaps are not positive semi-definite.
         """
-        self._check_sizes(check.model(model))
+        if (self.L, self.K, self.M) != (check.model(model).spectrum.L, model.K, model.M):
+            raise ValueError(
+                f"the state has (L, K, M) = {(self.L, self.K, self.M)}; the model expects "
+                f"{(model.spectrum.L, model.K, model.M)}. Build it with one of the State.from_... constructors."
+            )
         bound = self.s is not None and np.array_equal(self.s, model.spectrum.s)
         state = self if bound else replace(self, s=model.spectrum.s, model=None)
         state = state if self.factors is None else state.under(None)

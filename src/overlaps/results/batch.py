@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._base import ArrayLike, Floats, Immutable, check, read_only
+from .._base import ArrayLike, Floats, Immutable, Integers, check, read_only
 from ..flow.closure import bind
 from ..flow.packing import Packing
 from ..models.schedule import Schedule
@@ -31,6 +31,8 @@ class Batch(Immutable):
     success, end, nfev : ndarray, shape (b,)
         Whether each integration reached its end or met its stop condition, the time of its last record (where it
         stopped), and its evaluations of the right-hand side.
+    status : ndarray, shape (b,)
+        As ``Trajectory.status``: 0 at the last time, 1 where ``stop`` was met, -1 before.
     message, method, solver : tuple
         For each trajectory: a sentence about its end, the integrator as in ``Trajectory.method``, and its class.
     rtol, atol, blocks
@@ -89,6 +91,11 @@ class Batch(Immutable):
     def __len__(self) -> int:
         """Number of trajectories."""
         return len(self.models)
+
+    @property
+    def status(self) -> Integers:
+        """How each integration ended (b,): 0 at the last time, 1 where ``stop`` was met, -1 before."""
+        return np.where(self.success, self.end < self.alpha[-1], -1)
 
     @property
     def _packing(self):
@@ -212,6 +219,7 @@ class Batch(Immutable):
         v = v if model.trains_v else np.broadcast_to(self.start_v[i], (len(records), model.K))
         common: dict[str, Any] = {
             "model": model, "alpha": alpha, "v": v, "T": self.T[i], "success": bool(self.success[i]),
+            "stopped": bool(self.status[i] == 1),
             "message": self.message[i], "nfev": int(self.nfev[i]), "method": self.method[i], "rtol": self.rtol,
             "atol": self.atol, "solver": self.solver[i], "eps_error": records[:, -1],
             "schedule": self.schedule[i] if isinstance(self.schedule, tuple) else self.schedule,

@@ -28,6 +28,11 @@ class Views(OfModel, Immutable):
     def __len__(self: Any) -> int:
         return self.alpha.size
 
+    @property
+    def status(self: Any) -> int:
+        """How it ended, as in SciPy: 0 at the last time, 1 where the condition ``stop`` was met, -1 before."""
+        return int(self.stopped) if self.success else -1
+
     def _covered(self: Any, alpha: float) -> float:
         """Return the time alpha, checked to lie between the first and the last record."""
         alpha = check.number("alpha", alpha, hint="One time in each call.")
@@ -73,6 +78,7 @@ class _Curves(Views):
     message: str
     method: str
     schedule: Schedule | dict | None = None
+    stopped: bool = False
     is_ensemble: ClassVar[bool] = False
     is_state: ClassVar[bool] = False
 

@@ -81,7 +81,7 @@ def _dataset(result, variables, coords, of_model):
     if result.is_ensemble:
         attributes["N"] = result.N
     if hasattr(result.model, "models"):  # several tasks
-        errors = np.array([result.error(i) for i in range(len(result.model))])
+        errors = np.array([result._error_on(i) for i in range(len(result.model))])
         variables["error"] = ("task", *["run"] * result.is_ensemble, "alpha"), errors
     data = _package("xarray").Dataset(variables, coords, attributes)
     for name in data.variables:
@@ -198,7 +198,7 @@ def frame(result: Any) -> Any:
     if hasattr(result, "stage"):
         columns["stage"] = np.tile(result.stage, runs)
     if hasattr(result.model, "models"):
-        columns |= {f"error_{i + 1}": result.error(i).ravel() for i in range(len(result.model))}
+        columns |= {f"error_{i + 1}": result._error_on(i).ravel() for i in range(len(result.model))}
     return _package("pandas").DataFrame(columns)
 
 
@@ -448,8 +448,8 @@ def _aligned(xr, datasets):
         raise ValueError(f"the values differ in shape, so they do not fit into a common array: {error}") from None
     if joined[0].sizes.get("alpha", 0) > max_records:
         raise ValueError(
-            "the trajectories were recorded at different times; pass an array of times to solve (a tuple records every "
-            "step of the solver), or reduce each to numbers with sweep.array(getter)."
+            "the trajectories were recorded at different times; pass the same times to solve, without every_step=True, "
+            "or reduce each to numbers with sweep.array(getter)."
         )
     return joined
 

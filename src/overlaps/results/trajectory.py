@@ -40,7 +40,7 @@ EPS_ERROR = EpsErrorModel()
 
 
 class Errors(NamedTuple):
-    """Errors of a solution at its records; see :attr:`Trajectory.error`."""
+    """Errors of a solution at its records; see :attr:`Trajectory.certified`."""
 
     Q: Any
     R: Any
@@ -132,8 +132,8 @@ class Solved(_Curves):
         return total if self.eps_error is None else np.maximum(total, self.eps_error * np.maximum(self.eps_g, rounding))
 
     @property
-    def error(self) -> "Errors | ClassErrors | None":
-        """Errors of Q, R, v and, relative to it, eps_g at each record, or None; made by ``solve(..., certify=True)``.
+    def certified(self) -> "Errors | ClassErrors | None":
+        """The certificate: errors of Q, R, v and, relative to it, eps_g at each record, or None; made by ``solve(..., certify=True)``.
 
         Differences from a second run with smaller tolerances, or by another method: a named tuple of arrays with the
         shapes of Q, R, v and eps_g (and ``mean_fields``, for inputs in classes). In contrast to ``eps_floor`` they
@@ -165,9 +165,11 @@ class Trajectory(Solved, _Blocks):
     m, h, nu : ndarray, shape (n, L, K, C), (L, M, C), (M, C), or None
         Overlaps with the class means of inputs in classes, as in :class:`State`; ``mean_fields`` (n, K, C) are the
         means of the student fields.
-    success, message, nfev, method, rtol, atol
-        Whether the integration reached its end, a sentence about it, the number of evaluations of the right-hand
-        side, the integrator and its tolerances.
+    success, status, message, nfev, method, rtol, atol
+        Whether the integration reached its end; 0 at the last time, 1 where ``stop`` was met, -1 before; a sentence
+        about it, the number of evaluations of the right-hand side, the integrator and its tolerances.
+    stopped : bool
+        Whether the condition ``stop`` was met before the last time.
     solver : class or None
         The class of the integrator, as ``solve`` accepts it, a subclass of ``scipy.integrate.OdeSolver``; None if a
         file could not contain it.
@@ -178,7 +180,7 @@ class Trajectory(Solved, _Blocks):
     schedule, eta : Schedule or dict or None, ndarray, shape (n,)
         The argument ``schedule`` of ``solve``, and the learning rate at the records.
     error_Q, error_R, error_v, error_eps_g, error_mean_fields : ndarray or None
-        With ``solve(..., certify=True)``: the fields of ``error``.
+        With ``solve(..., certify=True)``: the fields of ``certified``.
 
     Notes
     -----

@@ -112,7 +112,7 @@ def critical_eta(model: Model, state: State, *, search: tuple[float, float] | No
     ----------
     model : Model
         The learning problem; that of the state by default, ``critical_eta(state)``. The ratio eta_v / eta is constant
-        (it matters only where a pair of complex eigenvalues crosses); weight decays scale with eta as they do in the model.
+        (it matters only where a pair of complex eigenvalues crosses); weight decays scale with eta as in the model.
     state : State
         A fixed point at ``model.eta``. If it is one at every eta (student = teacher without noise) it stays put,
         otherwise it is followed by :func:`fixed_point`.

@@ -64,7 +64,7 @@ def plot(result: Any, ax: Any = None, plateaus: bool = False, xscale: str | None
     found_plateaus = result.plateaus() if check.flag("plateaus", plateaus) else []
     draw = draw_runs if result.is_ensemble else draw_line
     by_task = hasattr(result.model, "models")
-    errors = np.array([result.error(i) for i in range(len(result.model))] if by_task else [result.eps_g])
+    errors = np.array([result._error_on(i) for i in range(len(result.model))] if by_task else [result.eps_g])
     axis(axes[0], result.alpha, errors, LABELS.error, xscale)
     drawn, colours = {line.get_label() for line in axes[0].lines}, hues(axes[0])
     for i, curve in enumerate(errors):
