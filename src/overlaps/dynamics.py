@@ -159,10 +159,10 @@ def solve(
         Factor on eta and eta_v as a function of alpha (:class:`Schedule`); or a dict of such factors, on "eta",
         "eta_v", "noise", "weight_decay", "batch_size" and "s" (the variances of the inputs). Steps end at the knots.
     certify : bool
-        Integrate a second time and return the differences in ``Trajectory.certified``. The second run is recorded at the
-        same times and takes more work than the first: its tolerances are 100 times smaller. Where the method does not
-        become more accurate (below rtol 1e-9 for "structured", 1e-12 for others), the second run uses DOP853, or RK45
-        if the first one used DOP853.
+        Integrate a second time and return the differences in ``Trajectory.certified``. The second run is recorded at
+        the same times and takes more work than the first: its tolerances are 100 times smaller. Where the method does
+        not become more accurate (below rtol 1e-9 for "structured", 1e-12 for others), the second run uses DOP853, or
+        RK45 if the first one used DOP853.
 
         ``success`` is False if twice a difference exceeds min(1000 rtol, 0.1) times the largest overlap, or for eps_g
         that fraction of the smaller of both values plus 10 ``eps_floor``. Plateaus amplify the errors of steps, by less

@@ -323,7 +323,7 @@ def test_files_of_version_0_1_0_load_and_are_what_is_computed_today(name):
     assert stored.model == fresh.model == archived_model()
     assert {f.name for f in dataclasses.fields(stored)} == {f.name for f in dataclasses.fields(fresh)}
     # 1e-8 relative was asked of the integration; the same steps of SGD differ by rounding only, on any CPU
-    rtol = 1e-7 if isinstance(fresh, ov.Trajectory) else 1e-10
+    rtol = 1e-7 if isinstance(fresh, ov.results.Trajectory) else 1e-10
     for field in ("alpha", "q", "r", "v", "tau", "T", "eps_g", "Q", "R"):
         np.testing.assert_allclose(getattr(stored, field), getattr(fresh, field), rtol=rtol, atol=1e-12, err_msg=field)
 

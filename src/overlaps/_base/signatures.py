@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 
@@ -71,6 +71,15 @@ OTHER_WORDS = {
     "student_scale": "scale init_scale weight_scale",
     "beta": "exponent power",
     "L": "n_eigenvalues n_blocks blocks size",
+    # of results
+    "eps_g": "loss error risk mse test_loss test_error generalization_error generalisation_error",
+    "to_pandas": "to_dataframe to_df df dataframe",
+    "to_xarray": "to_dataset ds dataset",
+    "certified": "certificate",
+    "save": "dump write to_file to_npz",
+    "at": "sol interpolate interp",
+    "plot": "show figure draw",
+    "success": "converged ok",
 }
 # Numbers that functions take from their model, and sizes.
 OF_MODEL = "eta eta_v noise weight_decay batch_size spectrum gradient_flow v_star activation".split()
@@ -130,7 +139,27 @@ def by_name(example: str) -> Callable[[Called], Called]:
     return decorate
 
 
-class Variants:
+class Listed:
+    """Base of classes whose ``dir`` leaves out fields that are None and names in ``hides``, which users do not need."""
+
+    hides: ClassVar[tuple[str, ...]] = ("hides", "kinds", "shows", "is_state", "is_ensemble")
+
+    def __dir__(self):
+        hidden = {x for kind in type(self).__mro__ for x in vars(kind).get("hides", ())}
+        names = {x for x in object.__dir__(self) if x.startswith("__") or not x.startswith("_")}
+        return sorted(names - hidden - {x for x, value in vars(self).items() if value is None})
+
+    if not TYPE_CHECKING:  # checkers would accept every name
+
+        def __getattr__(self, name):
+            if hasattr(type(self), name):  # a property that raised AttributeError, with a message of its own
+                return object.__getattribute__(self, name)
+            meant = "" if name.startswith("_") else translated(name, dir(self))
+            hint = f"; expected {meant}" if meant else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+
+
+class Variants(Listed):
     """Base of frozen dataclasses that users change field by field."""
 
     def replace(self, **changes: Any) -> Self:

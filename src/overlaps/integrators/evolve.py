@@ -113,7 +113,8 @@ def evolve(
     return SimpleNamespace(
         model=model, schedule=schedule, alpha=reached, q=q, v=v, **{"m": None} | model.split_rows(r),
         tau=start.tau, T=teachers_at(model, start.tau, start.T, schedule, reached), h=start.h, nu=start.nu,
-        success=run.success, stopped=bool(run.success and reached[-1] < times[-1]), message=run.message + closure_note(system.closure, system.C), nfev=run.nfev,
+        success=run.success, stopped=bool(run.success and reached[-1] < times[-1]), nfev=run.nfev,
+        message=run.message + closure_note(system.closure, system.C),
         method=solver.__name__ + reason, solver=solver, rtol=rtol, atol=atol, eps_late=eps_late,
         floor_late=floor_late, eps_error=np.array(run.error[first:]) + system.closure.averaging_error,
     )  # fmt: skip

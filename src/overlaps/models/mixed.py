@@ -50,8 +50,8 @@ class Mixed(Variants, Immutable):
     -----
     Supported by ``solve``, ``simulate``, ``fluctuations``, ``optimal_schedule`` and in :class:`Stages`. Overlaps q, r,
     tau are in units of the eigenvalues of ``models[0]``. eps_g is the mean :math:`\sum_i \pi_i \epsilon_i`;
-    ``traj.task_error(i)`` is the error of task i at all times. Exact for N -> infinity. The flow is linear in the shares: it
-    is the same for batches drawn sample by sample and for batches with b_i samples of task i.
+    ``traj.task_error(i)`` is the error of task i at all times. Exact for N -> infinity. The flow is linear in the
+    shares: it is the same for batches drawn sample by sample and for batches with b_i samples of task i.
 
     References
     ----------

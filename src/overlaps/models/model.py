@@ -1,6 +1,6 @@
 """Models: student, teacher, inputs and learning rule."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -45,6 +45,10 @@ class Model(Variants, Immutable):
 
     # for data that support random teachers and students only: advice in place of others, for teachers and for students
     only_random: ClassVar[tuple[str, ...]] = ()
+    hides: ClassVar[tuple[str, ...]] = (
+        "classes", "combinations", "field_covariance", "frozen", "groups", "latent_teacher", "n_classes", "of_groups",
+        "only_random", "plain_overlaps", "rows", "second_layers", "spherical", "split_rows", "tasks", "trains_v",
+    )  # fmt: skip
 
     def __post_init__(self):
         self._set(**{name: named(name, getattr(self, name)) for name in ("activation", "teacher_activation")})
@@ -72,6 +76,9 @@ class Model(Variants, Immutable):
         )
         self._check_data()
         check_features(None, self)
+
+    def __hash__(self) -> int:  # type: ignore[override]  # other records are not hashable
+        return hash((type(self).__name__, *(_key(getattr(self, f.name)) for f in fields(self) if f.compare)))
 
     def _check_data(self) -> None:
         """Check the additional fields of other kinds of inputs, before features are compared."""
@@ -251,6 +258,17 @@ class Model(Variants, Immutable):
             f"{self.constraint}": self.constraint, f"drift={self.drift:g}": self.drift,
         }  # fmt: skip
         return f"{type(self).__name__}({', '.join(text for text, shown in parts.items() if shown)})"
+
+
+def _key(value):
+    """What is equal for equal values of a field, and hashable: numbers themselves, of other objects their names."""
+    if isinstance(value, Spectrum):
+        return _key(value.s), _key(value.p)
+    if isinstance(value, np.ndarray):
+        return value.shape, (value + 0.0).tobytes()  # -0.0 equals 0.0
+    if isinstance(value, Activation):
+        return value.name
+    return value if isinstance(value, int | float | str | tuple | None) else type(value).__name__
 
 
 def of_units(kind, K, M, activation, teacher_activation, spectrum, v, v_star, **numbers):

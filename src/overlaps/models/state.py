@@ -152,6 +152,7 @@ class State(OfModel, Variants, Immutable):
     factors: Any = None
     model: Any = field(default=None, compare=False, kw_only=True)
 
+    hides: ClassVar[tuple[str, ...]] = "sees_inputs", "under"
     is_state: ClassVar[bool] = True
 
     def __post_init__(self):

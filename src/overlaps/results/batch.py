@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .._base import ArrayLike, Floats, Immutable, Integers, check, read_only
+from .._base.signatures import Listed
 from ..flow.closure import bind
 from ..flow.packing import Packing
 from ..models.schedule import Schedule
@@ -17,7 +18,7 @@ from .trajectory import SummedTrajectory, Trajectory
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Batch(Immutable):
+class Batch(Listed, Immutable):
     """Solutions of many problems of one shape at common times; made by :func:`overlaps.solve_many`.
 
     Attributes
@@ -83,6 +84,7 @@ class Batch(Immutable):
     schedule: Schedule | dict | tuple | None = None
     h: np.ndarray | None = None
     nu: np.ndarray | None = None
+    hides: ClassVar[tuple[str, ...]] = "ends", "records", "solver", "start_v"
     is_ensemble: ClassVar[bool] = False
 
     def __post_init__(self):

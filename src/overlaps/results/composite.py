@@ -127,7 +127,7 @@ class _Staged(Views):
         return np.full(model.K, np.nan) if model.models[i].trains_v else model.heads[i]
 
     def plateaus(self):
-        """Plateaus of all stages in order, each on its own task; see :meth:`overlaps.Trajectory.plateaus`."""
+        """Plateaus of all stages in order, each on its own task; see :meth:`overlaps.results.Trajectory.plateaus`."""
         return [plateau for result in self.parts if result.alpha.size > 1 for plateau in result.plateaus()]
 
     @property
@@ -172,7 +172,7 @@ class StagedTrajectory(_Staged):
 
     Notes
     -----
-    As exact as a :class:`overlaps.Trajectory`.
+    As exact as a :class:`overlaps.results.Trajectory`.
 
     Examples
     --------
@@ -199,7 +199,7 @@ class StagedTrajectory(_Staged):
         return self.parts[k][int(self._shown(k)[n - ends[k]])]
 
     def at(self, alpha):
-        """State at time alpha, to the accuracy of the solution; see :meth:`overlaps.Trajectory.at`."""
+        """State at time alpha, to the accuracy of the solution; see :meth:`overlaps.results.Trajectory.at`."""
         alpha = self._covered(alpha)
         return self.parts[self.model.index(alpha) - self._first].at(alpha)
 
@@ -280,11 +280,11 @@ class MixedTrajectory(_OfTasks, Trajectory):
     v : ndarray, shape (n, K), or (n, tasks, K)
         Second layer, or those of all tasks.
     alpha, Q, R, q, r, tau, T, ...
-        As in :class:`overlaps.Trajectory`, in units of the eigenvalues of the first task.
+        As in :class:`overlaps.results.Trajectory`, in units of the eigenvalues of the first task.
 
     Notes
     -----
-    As exact as a :class:`overlaps.Trajectory`.
+    As exact as a :class:`overlaps.results.Trajectory`.
 
     Examples
     --------
@@ -319,7 +319,7 @@ class MixedEnsemble(_OfTasks, Ensemble):
     v : ndarray, shape (runs, n, K), or (runs, n, tasks, K)
         Second layer, or those of all tasks.
     alpha, Q, R, q, r, tau, T, N, ...
-        As in :class:`overlaps.Ensemble`.
+        As in :class:`overlaps.results.Ensemble`.
 
     Notes
     -----
@@ -396,7 +396,7 @@ class LowRankTrajectory(_Adapted, Trajectory):
 
     Notes
     -----
-    As exact as a :class:`overlaps.Trajectory`.
+    As exact as a :class:`overlaps.results.Trajectory`.
 
     Examples
     --------

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .._base import ArrayLike, Floats, Immutable, check, html, read_only
+from .._base.signatures import Listed
 from ..activations.classification import misclassified
 from ..flow.closure import bind, generalisation_error
 from ..models import Mixed, Model
@@ -16,7 +17,7 @@ from ..models.state import OfModel, gram
 from . import files, labelled, plotting
 
 
-class Views(OfModel, Immutable):
+class Views(OfModel, Listed, Immutable):
     """Base of results along the learning time: files, labelled arrays, tables and figures."""
 
     save = files.save
@@ -79,6 +80,9 @@ class _Curves(Views):
     method: str
     schedule: Schedule | dict | None = None
     stopped: bool = False
+    hides: ClassVar[tuple[str, ...]] = (
+        "changing", "classification_error_se", "curves", "eps_error", "rounding", "solver", "stopped",
+    )  # fmt: skip
     is_ensemble: ClassVar[bool] = False
     is_state: ClassVar[bool] = False
 

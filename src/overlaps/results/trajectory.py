@@ -133,12 +133,13 @@ class Solved(_Curves):
 
     @property
     def certified(self) -> "Errors | ClassErrors | None":
-        """The certificate: errors of Q, R, v and, relative to it, eps_g at each record, or None; made by ``solve(..., certify=True)``.
+        """The certificate: errors of Q, R, v and, relative to it, eps_g at each record, or None.
 
-        Differences from a second run with smaller tolerances, or by another method: a named tuple of arrays with the
-        shapes of Q, R, v and eps_g (and ``mean_fields``, for inputs in classes). In contrast to ``eps_floor`` they
-        include the amplification of the errors of steps by a plateau. Where eps_g is below ``eps_floor``, its error is
-        relative to ``eps_floor``. After the end of the second run they are nan.
+        Made by ``solve(..., certify=True)``: the differences from a second run with smaller tolerances, or by another
+        method, as a named tuple of arrays with the shapes of Q, R, v and eps_g (and ``mean_fields``, for inputs in
+        classes). In contrast to ``eps_floor`` they include the amplification of the errors of steps by a plateau.
+        Where eps_g is below ``eps_floor``, its error is relative to ``eps_floor``. After the end of the second run
+        they are nan.
         """
         errors = self.error_Q, self.error_R, self.error_v, self.error_eps_g
         if self.error_mean_fields is not None:
@@ -379,7 +380,7 @@ class SummedTrajectory(Solved):
     def __getattr__(self, name):
         if name in ("q", "r", "tau"):
             raise _no_blocks(f"{name} contains the overlaps of every block", AttributeError)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return super().__getattr__(name)  # type: ignore[misc]  # not declared for checkers
 
 
 def _no_blocks(statement, kind=ValueError):

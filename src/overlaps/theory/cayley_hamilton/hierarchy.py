@@ -123,7 +123,7 @@ def _sparse(H):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class MomentTrajectory(Solved):
-    """Solution of the hierarchy, made by :func:`solve`; compares with :class:`overlaps.Trajectory`.
+    """Solution of the hierarchy, made by :func:`solve`; compares with :class:`overlaps.results.Trajectory`.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ class MomentTrajectory(Solved):
     basis : PolynomialBasis
         The basis of the moments.
     success, message, nfev, method, rtol, atol
-        As in :class:`overlaps.Trajectory`.
+        As in :class:`overlaps.results.Trajectory`.
     """
 
     q: np.ndarray
