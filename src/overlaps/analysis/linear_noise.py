@@ -119,6 +119,7 @@ class Fluctuations(Immutable):
 
     save = files.save
     to_pandas = labelled.frame_of_fluctuations
+    to_xarray = labelled.from_fluctuations
     plot = plotting.plot_fluctuations
 
     def _linear_map(self, name, argument="name"):

@@ -234,6 +234,7 @@ class Batch(Listed, Immutable):
 
     save = files.save
     plot = plotting.plot_batch
+    to_pandas = labelled.frame_of_batch
 
     def to_xarray(self, **coords: ArrayLike) -> Any:
         """Return a labelled dataset; see :func:`overlaps.results.labelled.from_batch`."""
