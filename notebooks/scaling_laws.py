@@ -315,7 +315,7 @@ runs = {}
 for beta in (1.0, 1.5):
     model = ov.committee_machine(2, 2, eta=0.1, normalised=True, spectrum=ov.power_law(beta=beta, L=L))
     began = time.perf_counter()
-    runs[beta] = ov.solve(model, model.random_start(N=1000 * L, rng=1), (0.0, 1e9))
+    runs[beta] = ov.solve(model, model.random_start(N=1000 * L, rng=1), (0.0, 1e9), every_step=True)
     print(f"beta = {beta}: {len(runs[beta])} steps in {time.perf_counter() - began:.1f} s; {runs[beta].method}")
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2))

@@ -136,6 +136,11 @@ class _Staged(Views):
         return all(result.success for result in self.parts)
 
     @property
+    def stopped(self):
+        """Whether the condition ``stop`` was met before the last time."""
+        return self.parts[-1].stopped
+
+    @property
     def message(self):
         """Message of the last stage."""
         return self.parts[-1].message
