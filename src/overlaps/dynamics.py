@@ -82,7 +82,7 @@ def solve(
 ) -> Trajectory: ...
 
 
-@of_state  # type: ignore[arg-type]  # mypy loses **options
+@of_state
 @by_name("ov.solve(model, start, (0, 100))")
 def solve(
     model: Model | Stages | Mixed | LowRank,

@@ -140,12 +140,12 @@ def by_name(example: str) -> Callable[[Called], Called]:
 
 
 class Listed:
-    """Base of classes whose ``dir`` leaves out fields that are None and names in ``hides``, which users do not need."""
+    """Base of classes whose ``dir`` leaves out fields that are None and names in ``_hides``, which users do not need."""
 
-    hides: ClassVar[tuple[str, ...]] = ("hides", "kinds", "shows", "is_state", "is_ensemble")
+    _hides: ClassVar[tuple[str, ...]] = ("kinds", "shows", "is_state", "is_ensemble")
 
     def __dir__(self):
-        hidden = {x for kind in type(self).__mro__ for x in vars(kind).get("hides", ())}
+        hidden = {x for kind in type(self).__mro__ for x in vars(kind).get("_hides", ())}
         names = {x for x in object.__dir__(self) if x.startswith("__") or not x.startswith("_")}
         return sorted(names - hidden - {x for x, value in vars(self).items() if value is None})
 

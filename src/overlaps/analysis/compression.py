@@ -141,7 +141,7 @@ def _outer(x, y):
     return x[:, :, None] * y[:, None]
 
 
-@of_state  # type: ignore[arg-type]  # mypy loses **options
+@of_state
 @by_name("ov.compression_error(state, 48, [0.0, 10.0])")
 def compression_error(
     model: Model, state: State, nodes: int, alpha: ArrayLike, *, until: float | None = None, **options: Any

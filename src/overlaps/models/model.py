@@ -45,7 +45,7 @@ class Model(Variants, Immutable):
 
     # for data that support random teachers and students only: advice in place of others, for teachers and for students
     only_random: ClassVar[tuple[str, ...]] = ()
-    hides: ClassVar[tuple[str, ...]] = (
+    _hides: ClassVar[tuple[str, ...]] = (
         "classes", "combinations", "field_covariance", "frozen", "groups", "latent_teacher", "n_classes", "of_groups",
         "only_random", "plain_overlaps", "rows", "second_layers", "spherical", "split_rows", "tasks", "trains_v",
     )  # fmt: skip

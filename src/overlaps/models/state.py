@@ -4,7 +4,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, ClassVar, Protocol, TypeVar, cast, overload
 
 import numpy as np
 
@@ -39,21 +39,19 @@ class OfModel:
     model: Any
 
 
-S = TypeVar("S", contravariant=True)
-P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
 
-class TakesState(Protocol[S, P, R]):
-    """A function of (model, state, ...), or of a state that carries its model."""
+class TakesState(Protocol[R]):
+    """A function of (model, state, ...), or of a state that carries its model; as editors can follow it."""
 
     @overload
-    def __call__(self, model: Any, state: S, /, *args: P.args, **options: P.kwargs) -> R: ...
+    def __call__(self, model: Any, state: Any, /, *args: Any, **named: Any) -> R: ...
     @overload
-    def __call__(self, state: S, /, *args: P.args, **options: P.kwargs) -> R: ...
+    def __call__(self, state: OfModel, /, *args: Any, **named: Any) -> R: ...
 
 
-def of_state(function: Callable[Concatenate[Any, S, P], R]) -> TakesState[S, P, R]:
+def of_state(function: Callable[..., R]) -> TakesState[R]:
     """Decorator of a function of (model, state, ...): without a model, that of the state is used."""
     name, second = function.__name__, [*inspect.signature(function).parameters][1]
 
@@ -66,12 +64,12 @@ def of_state(function: Callable[Concatenate[Any, S, P], R]) -> TakesState[S, P, 
             raise check.refused("model", first, f"a Model first, or the state alone: {name}({second}, ...).")
         if first.model is None:
             raise ValueError(
-                f"{name}() of a state without a model, from a file, another process or State(...), or of other sizes; "
-                f"expected {name}(model, {second}, ...), or state.on(model)."
+                f"{name}() of a state without a model, from a file, another process or State(...), or of other "
+                f"sizes; expected {name}(model, {second}, ...), or state.on(model)."
             )
         return function(first.model, *args, **named)
 
-    return cast(TakesState[S, P, R], call)
+    return cast(TakesState[R], call)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -152,7 +150,7 @@ class State(OfModel, Variants, Immutable):
     factors: Any = None
     model: Any = field(default=None, compare=False, kw_only=True)
 
-    hides: ClassVar[tuple[str, ...]] = "sees_inputs", "under"
+    _hides: ClassVar[tuple[str, ...]] = "sees_inputs", "under"
     is_state: ClassVar[bool] = True
 
     def __post_init__(self):

@@ -84,7 +84,7 @@ class Batch(Listed, Immutable):
     schedule: Schedule | dict | tuple | None = None
     h: np.ndarray | None = None
     nu: np.ndarray | None = None
-    hides: ClassVar[tuple[str, ...]] = "ends", "records", "solver", "start_v"
+    _hides: ClassVar[tuple[str, ...]] = "ends", "records", "solver", "start_v"
     is_ensemble: ClassVar[bool] = False
 
     def __post_init__(self):

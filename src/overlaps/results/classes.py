@@ -3,6 +3,7 @@
 from typing import Any
 
 from .._base import Immutable
+from ..stability import CriticalEta
 
 ELSEWHERE = (
     "Closure", "CovariatesEnsemble", "CriticalEta", "EscapeLaw", "FixedPoint", "Fluctuations", "HessianSpectrum",
@@ -12,8 +13,8 @@ ELSEWHERE = (
 
 def of_other_packages(name: str) -> Any:
     """``__getattr__`` of the package: the class of this name, for ``isinstance`` and annotations."""
+    if name == "CriticalEta":  # a float
+        return CriticalEta
     if name in ELSEWHERE:
         return Immutable.kinds[name]
-    raise AttributeError(
-        f"module 'overlaps.results' has no attribute {name!r}; dir(overlaps.results) shows those it has."
-    )
+    raise AttributeError(f"module 'overlaps.results' has no attribute {name!r}; dir(overlaps.results) shows all.")

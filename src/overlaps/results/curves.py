@@ -123,7 +123,7 @@ class _Curves(Views):
     method: str
     schedule: Schedule | dict | None = None
     stopped: bool = False
-    hides: ClassVar[tuple[str, ...]] = (
+    _hides: ClassVar[tuple[str, ...]] = (
         "changing", "classification_error_se", "curves", "eps_error", "rounding", "solver", "stopped",
     )  # fmt: skip
     is_ensemble: ClassVar[bool] = False

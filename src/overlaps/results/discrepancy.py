@@ -54,8 +54,8 @@ def log_times(alpha_max, *, first=LOG_GRID.first, n=LOG_GRID.n):
 
     Examples
     --------
-    >>> import overlaps as ov
-    >>> ov.discrepancy.log_times(10.0, n=3)
+    >>> from overlaps.results import discrepancy
+    >>> discrepancy.log_times(10.0, n=3)
     array([ 0. ,  0.1,  1. , 10. ])
     """
     first, n = check.number("first", first, above=0), check.count("n", n, least=2)
@@ -104,8 +104,9 @@ def tlog_rmse(
     Examples
     --------
     >>> import overlaps as ov
+    >>> from overlaps.results import discrepancy
     >>> model = ov.committee_machine(2, 2, eta=0.5)
-    >>> runs = ov.simulate(model, N=2000, alpha=ov.discrepancy.log_times(10), rng=1, runs=2)
+    >>> runs = ov.simulate(model, N=2000, alpha=discrepancy.log_times(10), rng=1, runs=2)
     >>> theory = [ov.solve(model, runs.start(i), runs.alpha) for i in range(2)]
     >>> distance = ov.tlog_rmse(theory, runs)
     >>> distance.Q.shape, bool(distance.mean("Q").max() < 0.05)
