@@ -78,6 +78,10 @@ MANIFOLD = ov.hidden_manifold(2, 2, ratio=0.5, eta=0.2)
 COVARIATES = ov.gaussian_covariates(*[0.1 * np.eye(3)] * 3, 1, 1, eta=0.2)[0]
 MIXTURE = ov.gaussian_mixture(2, gram=np.eye(2)[None], weights=[0.5, 0.5], labels=[1, -1], eta=0.2)
 FLOW = ov.committee_machine(2, 2, eta=0.5, gradient_flow=True)
+TASKS = [ov.committee_machine(1, 1, eta=0.5), ov.committee_machine(1, 1, eta=0.3)]
+STAGES, MIXED = ov.Stages(TASKS, [1.0, 2.0]), ov.Mixed(TASKS, [0.4, 0.6])
+TASK_START = TASKS[0].random_start(N=100, rng=1)
+ADAPTED = ov.low_rank(TASK_START, a=[[0.3]], X=[[0.5]])
 TEACHER = ov.static.HierarchicalTeacher(beta=1.0, k=6, noise=0.5, activation={3: 1.0})
 SUBCRITICAL = ov.static.SubcriticalPowerLaw(beta=0.25, gamma=1.0, noise=0.5**0.5, activation={3: 1.0})
 
@@ -109,6 +113,14 @@ RECORDS = {
     "Closure": (lambda: ov.closure(MODEL, TWO, 0.1 * TWO, TWO), dict(eps_g=0.0)),
     "Trajectory": (lambda: ov.solve(MODEL, START, [0.0, 0.5, 1.0]), dict(message="mine")),
     "SummedTrajectory": (lambda: ov.solve(MODEL, START, [0.0, 0.5], blocks=False), dict(message="mine")),
+    "StagedTrajectory": (lambda: ov.solve(STAGES, TASK_START, [0.5, 1.5]), dict(alpha=np.array([0.5]))),
+    "MixedTrajectory": (lambda: ov.solve(MIXED, TASK_START, [0.5, 1.5]), dict(message="mine")),
+    "LowRankTrajectory": (lambda: ov.solve(*ADAPTED, [0.5, 1.5]), dict(message="mine")),
+    "StagedEnsemble": (lambda: ov.simulate(STAGES, N=40, alpha=[0, 2], rng=1, runs=2), dict(alpha=np.array([0.0]))),
+    "MixedEnsemble": (lambda: ov.simulate(MIXED, N=40, alpha=[0, 1], rng=1, runs=2), dict(message="mine")),
+    "LowRankEnsemble": (
+        lambda: ov.simulate(ADAPTED[0], N=40, alpha=[0, 1], rng=1, runs=2, start=ADAPTED[1]), dict(message="mine")
+    ),
     "Batch": (lambda: ov.solve_many([MODEL] * 2, START, [0.0, 0.5]), dict(rtol=1e-3)),
     "Ensemble": (lambda: ov.simulate(MODEL, N=40, alpha=[0, 1], rng=1, runs=2), dict(message="mine")),
     "Sweep": (lambda: ov.sweep(double, {"x": [1, 2]}), dict(function="mine")),

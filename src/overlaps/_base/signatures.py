@@ -140,7 +140,7 @@ def by_name(example: str) -> Callable[[Called], Called]:
 
 
 class Listed:
-    """Base of classes whose ``dir`` leaves out fields that are None and names in ``_hides``, which users do not need."""
+    """Base of classes whose ``dir`` leaves out fields that are None, and the names in ``_hides``."""
 
     _hides: ClassVar[tuple[str, ...]] = ("kinds", "shows", "is_state", "is_ensemble")
 

@@ -12,7 +12,7 @@ from ..flow.closure import bind, check_domain
 from ..models.features import check_features
 from ..models.model import Model
 from ..models.state import State, gram, of_state
-from ..results import Trajectory, plotting
+from ..results import StagedTrajectory, Trajectory, plotting
 from ..stability.linear import check_dense
 
 
@@ -200,10 +200,10 @@ def hessian(model: Model, state: State | Trajectory) -> "HessianSpectrum":
     >>> spectrum.bulk.round(12) + 0.0
     array([[0., 0.]])
     """
-    check_features("hessian", model, getattr(state, "schedule", None))
-    if hasattr(state, "alpha") and hasattr(state, "__getitem__"):
-        records = [(alpha, state[i]) for i, alpha in enumerate(np.asarray(state.alpha))]
-        spectra = [_at(model, record, float(alpha)) for alpha, record in records]
+    curve: Any = state if isinstance(state, Trajectory | StagedTrajectory) else None
+    check_features("hessian", model, None if curve is None else curve.schedule)
+    if curve is not None:
+        spectra = [_at(model, curve[i], float(alpha)) for i, alpha in enumerate(curve.alpha)]
         names = [f.name for f in fields(HessianSpectrum) if f.name != "model"]
         return HessianSpectrum(model, **{name: np.array([getattr(x, name) for x in spectra]) for name in names})
     check.state(state, "state", "State.from_overlaps(model, Q=, R=, T=), traj[-1], or a Trajectory")

@@ -37,6 +37,9 @@ class OfModel:
     """Base of states and results, which carry the model that they belong to."""
 
     model: Any
+    schedule: Any = None
+    is_state: ClassVar[bool] = False
+    is_ensemble: ClassVar[bool] = False
 
 
 R = TypeVar("R", covariant=True)

@@ -4,7 +4,7 @@ A result of Stages contains one result for each stage; its curves join those of 
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +34,6 @@ class _Staged(Views):
     model: Stages
     alpha: np.ndarray
     parts: tuple
-    is_ensemble: ClassVar[bool] = False
     to_xarray = labelled.from_stages
 
     def __post_init__(self):

@@ -126,8 +126,6 @@ class _Curves(Views):
     _hides: ClassVar[tuple[str, ...]] = (
         "changing", "classification_error_se", "curves", "eps_error", "rounding", "solver", "stopped",
     )  # fmt: skip
-    is_ensemble: ClassVar[bool] = False
-    is_state: ClassVar[bool] = False
 
     def __post_init__(self):
         values = {f.name: getattr(self, f.name) for f in fields(self)}

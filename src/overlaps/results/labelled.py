@@ -81,7 +81,7 @@ def _dataset(result, variables, coords, of_model):
     attributes |= {"success": int(result.success), "version": __version__}  # netCDF has no type bool
     if result.is_ensemble:
         attributes["N"] = result.N
-    if hasattr(result.model, "models"):  # several tasks
+    if isinstance(result.model, Mixed | Stages):
         errors = np.array([result._error_on(i) for i in range(len(result.model))])
         variables["error"] = ("task", *["run"] * result.is_ensemble, "alpha"), errors
     data = _package("xarray").Dataset(variables, coords, attributes)
@@ -196,16 +196,16 @@ def frame(result: Any) -> Any:
     columns = {"run": np.repeat(np.arange(runs), n)} if result.is_ensemble else {}
     columns |= {"alpha": np.tile(result.alpha, runs)}
     columns |= _columns(result.model, lambda name: getattr(result, name))
-    if hasattr(result, "stage"):
+    if isinstance(result.model, Stages):
         columns["stage"] = np.tile(result.stage, runs)
-    if hasattr(result.model, "models"):
+    if isinstance(result.model, Mixed | Stages):
         columns |= {f"error_{i + 1}": result._error_on(i).ravel() for i in range(len(result.model))}
     return _package("pandas").DataFrame(columns)
 
 
 def _columns(model, curve, end=""):
     """Return one column for each number of ``curve(name)``; the names end in ``end``."""
-    network = getattr(model, "model", model)
+    network = model.model if isinstance(model, LowRank) else model
     K, M, separator = network.K, network.M, "" if max(network.K, network.M) < 10 else "_"
 
     def entries(letter, array, shape, symmetric=False, separator=separator):

@@ -116,7 +116,7 @@ class Solved(_Curves):
     @property
     def _accumulates_error(self):
         """Whether the solver accumulates the errors of eps_g by its steps."""
-        accurate = getattr(self.model, "rule", None) is None or bind(self.model).controls_error
+        accurate = self.model.rule is None or bind(self.model).controls_error
         return accurate and getattr(self.solver, "estimates_error", False)
 
     def _accumulated(self, rounding):
