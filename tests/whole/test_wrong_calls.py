@@ -4,6 +4,7 @@ Each is answered by an error of the stated type whose message has the words that
 """
 
 import dataclasses
+import inspect
 
 import numpy as np
 import pytest
@@ -181,3 +182,11 @@ def test_few_answers_are_those_of_python():
     """Constructors of dataclasses that are called directly: Spectrum, Stages, Schedule."""
     bare = [words for _, kind, words in CALLS if kind is T and {"missing", "unexpected keyword"} & {*words}]
     assert len(CALLS) >= 100 and len(bare) <= 5
+
+
+def test_seeds_are_required_where_results_depend_on_them():
+    """A default seed is 0, and no function that draws data or weights has one: equal runs would pass for independent."""
+    drawing = (ov.simulate, ov.Model.random_start, ov.static.sample_posterior, ov.static.train_student)
+    assert all(inspect.signature(f).parameters["rng"].default is inspect.Parameter.empty for f in drawing)
+    integrating = (ov.theory.escape, ov.fluctuations, ov.plateau, ov.theory.stationary_points)
+    assert all(inspect.signature(f).parameters["rng"].default == 0 for f in integrating)
