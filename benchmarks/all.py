@@ -15,7 +15,19 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-MODULES = "rhs", "relu", "derivatives", "solve", "batches", "sgd", "functions", "schedules", "static", "startup"
+MODULES = (
+    "rhs",
+    "relu",
+    "derivatives",
+    "solve",
+    "batches",
+    "sgd",
+    "functions",
+    "schedules",
+    "static",
+    "figures",
+    "startup",
+)
 SLOWER = 1.2
 DECISIVE = (  # rows that users decide by: the page shows them, the file keeps all
     "C, erf, K = M = 2",

@@ -5,7 +5,7 @@ from timing import row, show
 
 import overlaps as ov
 from overlaps.activations.bound import Bound
-from overlaps.flow.closure import bind
+from overlaps.flow.binding import bind
 
 PART = "Derivatives of the closure"
 

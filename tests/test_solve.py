@@ -623,8 +623,8 @@ def test_a_step_that_vanishes_beside_a_vanishing_norm_names_both_its_student_and
 
 @pytest.mark.parametrize("schedule", [None, ov.Schedule.cosine(30.0)])
 def test_a_solve_binds_its_closure_once(monkeypatch, schedule):
-    made, bind = [], binding.bind
-    monkeypatch.setattr(binding, "bind", lambda *x: made.append(x) or bind(*x))
+    made, bind = [], binding.bind_units
+    monkeypatch.setattr(binding, "bind_units", lambda *x: made.append(x) or bind(*x))
     model = ov.committee_machine(2, 3, eta=0.4, v=[0.7, 1.2], activation=ov.tanh)
     assert ov.solve(model, model.random_start(N=500, rng=1), [0.3, 1.1], schedule=schedule).success
     assert len(made) == 1

@@ -8,7 +8,7 @@ from scipy.special import ndtr
 import overlaps as ov
 from overlaps.activations.bound import LearningNumbers
 from overlaps.activations.classes import Classes, ClassesClosure, NumericClassesClosure
-from overlaps.flow.closure import bind
+from overlaps.flow.binding import bind
 
 MU, LABEL = [0.5, -0.3, 0.8], 0.25
 S = np.array([[0.9, 0.2, 0.3], [0.2, 0.7, -0.1], [0.3, -0.1, 1.1]])

@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 import overlaps as ov
 from overlaps.activations.classification import misclassified
-from overlaps.flow.closure import bind
+from overlaps.flow.binding import bind
 
 PAIR = np.array([[1.0, -1.0], [-1.0, 1.0]])
 

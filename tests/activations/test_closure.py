@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from oracles import closure_by_average, expectation, random_overlaps
 
 import overlaps as ov
-from overlaps.flow.closure import bind
+from overlaps.flow.binding import bind
 
 GOLDEN = {  # eta = 0.5, noise = 0.25, eta_v = 1: A, B, (C00, C01, C11), dv, eps_g, each found by 30-digit integration
     ("erf", "erf"): (

@@ -8,7 +8,8 @@ import pytest
 from helpers import workspace
 
 from overlaps.activations import _first_order, _relu_derivatives, kernels
-from overlaps.activations.bound import DERIVATIVES, LearningNumbers, central_differences
+from overlaps.activations.bound import LearningNumbers
+from overlaps.activations.finite_differences import DERIVATIVES, central_differences
 from overlaps.activations.sums import PiecewiseLinearClosure
 from overlaps.gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU, two_point, two_point_derivatives
 

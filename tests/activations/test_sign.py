@@ -71,7 +71,7 @@ def test_a_steep_erf_is_a_poor_substitute():
 def test_derivatives_are_those_of_the_closure(activation, M):
     """Closed forms against differences of sixth order, through C of several signs."""
     from overlaps.activations.bound import Bound
-    from overlaps.flow.closure import bind
+    from overlaps.flow.binding import bind
 
     rng = np.random.default_rng(M)
     X = rng.standard_normal((2 + M, 6))
@@ -86,7 +86,7 @@ def test_derivatives_are_those_of_the_closure(activation, M):
 
 def test_teachers_that_are_parallel_are_one():
     """Their angle stays zero, and the derivatives of C along it are none: those of one teacher with the sum."""
-    from overlaps.flow.closure import bind
+    from overlaps.flow.binding import bind
 
     one = pair(v_star=[0.8], noise=0.0)
     two = ov.committee_machine(2, 2, teacher_activation=ov.sign, v=one.v, v_star=[0.5, 0.3], eta=1.0, eta_v=1.0)

@@ -10,7 +10,7 @@ import scipy.integrate
 from helpers import few
 
 import overlaps as ov
-from overlaps.flow.closure import bind
+from overlaps.flow.binding import bind
 from overlaps.flow.system import System
 from overlaps.integrators._dop853 import rounding_error
 from overlaps.integrators.dop853 import DOP853
@@ -60,10 +60,13 @@ def test_eps_g_keeps_rtol_as_it_falls(eta, spectrum, N, last):
     assert error(scipy.integrate.DOP853) > 30  # Q and R alone do not control it
 
 
-@pytest.mark.parametrize("teacher", [ov.tanh, ov.linear], ids=repr)
-def test_sums_of_erf_are_stepped_in_compiled_code(teacher):
+PAIRS = [(ov.tanh, ov.tanh), (ov.tanh, ov.linear), (ov.leaky_relu(0.2), ov.absolute)]
+
+
+@pytest.mark.parametrize(("student", "teacher"), PAIRS, ids=repr)
+def test_sums_of_closed_forms_are_stepped_in_compiled_code(student, teacher):
     """The sums are parameters of the kernel; SciPy's class calls the closure from Python, which quadrature tests."""
-    model = ov.committee_machine(2, 1, activation=ov.tanh, teacher_activation=teacher, eta=0.3, v=[1.0, 0.6])
+    model = ov.committee_machine(2, 1, activation=student, teacher_activation=teacher, eta=0.3, v=[1.0, 0.6])
     assert bind(model).compiled is not None
     start = model.random_start(N=1000, rng=1)
     runs = [ov.solve(model, start, [1.0, 5.0], method=method) for method in ("DOP853", scipy.integrate.DOP853)]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import overlaps as ov
-from overlaps.flow.closure import bind
+from overlaps.flow.binding import bind
 from overlaps.integrators import run
 from overlaps.integrators.evolve import closure_note
 

@@ -8,7 +8,7 @@ import pytest
 from helpers import few
 
 import overlaps as ov
-from overlaps.flow.closure import bind
+from overlaps.flow.binding import bind
 
 R = ov.rules
 TWO = ov.Spectrum(s=[1.6, 0.4], p=[0.5, 0.5])

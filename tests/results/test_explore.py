@@ -2,15 +2,19 @@
 
 import builtins
 import time
+from io import BytesIO
 
 import IPython
 import numpy as np
 import pytest
 from helpers import few
+from IPython.core.formatters import DisplayFormatter
 from matplotlib import pyplot as plt
 from matplotlib.backend_bases import MouseEvent
+from PIL import Image
 
 import overlaps as ov
+from overlaps.results.plotting.panels import Panels
 
 START = ov.State.from_overlaps(
     ov.committee_machine(2, 2, eta=1.0), Q=[[0.5, 0.1], [0.1, 0.4]], R=[[0.1, 0.0], [0.0, 0.05]], T=np.eye(2)
@@ -132,6 +136,90 @@ def test_slow_results_wait_for_the_release(place):
     assert calls == []
     mouse("button_release_event", 0.8)
     assert len(calls) == 1 and calls[0] == pytest.approx(0.1 + 0.8 * 1.9, abs=0.02) and view.params["eta"] == calls[0]
+
+
+def whole(view):
+    """The figure as a file: everything is drawn. Sliders follow below 400 pixels; they fill the width of the text."""
+    view.figure.savefig(file := BytesIO(), format="raw", dpi=view.figure.dpi)
+    return np.frombuffer(file.getvalue(), np.uint8).reshape(*view.figure.canvas.get_width_height()[::-1], 4).astype(int)
+
+
+@few("place, panels", [("notebook", 2), ("notebook", 1), ("window", 1), ("window", 2)], indirect=["place"])
+def test_moves_draw_what_a_whole_drawing_draws(place, panels):
+    """Pixel by pixel: small moves on kept axes, one that changes an axis, a refusal, and a failure."""
+    view = ov.explore(curve, panels=panels, eta=(0.1, 2.0), activation=["erf", "linear"])
+    canvas, kept = view.figure.canvas, 0
+    for params in ({"eta": 1.07}, {"eta": 1.06}, {"eta": -1.0}, {"eta": 0.2, "activation": "linear"}):
+        still = view._sliders.panels._still
+        view.set(**params)
+        kept += view._sliders.panels._still is still
+        drawn = np.array(canvas.buffer_rgba())
+        # the layout of matplotlib moves axes by 1e-6 of the figure when it is repeated
+        assert np.max(np.abs(whole(view)[:400] - drawn[:400])) <= 1, params
+        canvas.draw()
+    assert 2 <= kept <= 3  # some moves drew only the curves
+    if place == "notebook":
+        picture = np.asarray(Image.open(BytesIO(bytes(view._sliders._image.value))).convert("RGBA"))
+        np.testing.assert_array_equal(picture, drawn)
+
+
+def test_axes_stay_while_curves_fit_and_fill_half_of_them():
+    ax = plt.figure().add_subplot()
+    ax.margins(0)
+    panels = Panels(ax.figure, (ax,))
+
+    def limits(least, largest):
+        panels.clear()
+        ax.plot([0, 1], [least, largest])
+        panels.draw()
+        return ax.get_ylim()
+
+    assert limits(0, 8) == (0, 8)
+    assert limits(1, 7) == limits(2, 6.1) == (0, 8)
+    assert limits(2, 5.9) == (2, 5.9)  # less than half
+    assert limits(2, 6.9) == pytest.approx((2, 6.9 + 4.9 / 4))  # a quarter in excess where it was left
+    ax.set_yscale("log")
+    assert limits(1, 1e4) == pytest.approx((1 / 10, 1e5))  # decades: both ends were left
+    assert limits(1, 10**3.1) == pytest.approx((1 / 10, 1e5))
+    assert limits(1, 10**2.9) == pytest.approx((1, 10**2.9))
+    ax.set_ylim(0.5, 2.0)
+    assert limits(1e-3, 1e3) == (0.5, 2.0)  # those of the user
+    plt.close("all")
+
+
+@few("change", ["set_xlabel", "set_title", "set_xticks"])
+def test_what_a_plot_of_the_user_changes_is_drawn(change):
+    """Titles, labels and ticks that depend on a parameter."""
+
+    class Result:
+        def __init__(self, a):
+            self.a = a
+
+        def plot(self, ax):
+            ax.plot([0, 1], [0, self.a])
+            ax.errorbar([0, 1], [0, 1], 0.1, label="bars")
+            ax.legend()
+            getattr(ax, change)([0, self.a] if change == "set_xticks" else f"a = {self.a}")
+
+    view = ov.explore(Result, a=[0.5, 0.6, 0.7])
+    for a in (0.6, 0.7):
+        view.set(a=a)
+        drawn = np.array(view.figure.canvas.buffer_rgba())
+        assert np.max(np.abs(whole(view)[:400] - drawn[:400])) <= 1
+        assert len(view.axes[0].get_legend().get_texts()) == 1
+    plt.close("all")
+
+
+@few("place", ["notebook", "window"], indirect=True)
+def test_the_error_is_logarithmic_and_nothing_stands_below_a_cell(place):
+    view = ov.explore(curve, panels=2, **RANGES)
+    assert [ax.get_yscale() for ax in view.axes] == ["log", "linear"]
+    assert repr(view) == "View(eta=1.05, noise=0.25, activation='erf')"
+    shown, _ = DisplayFormatter().format(view)
+    assert shown == {}
+    view.axes[0].set_yscale("linear")
+    view.set(eta=0.5)
+    assert view.axes[0].get_yscale() == "linear"  # as the user has chosen
 
 
 @few("place", ["notebook", "window"], indirect=True)

@@ -1,12 +1,14 @@
 """Pictures: every line is its own curve, every band its own quantiles."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 
 import overlaps as ov
 from overlaps.results import plotting
-from overlaps.results.plotting.styles import LABELS
+from overlaps.results.plotting.styles import LABELS, mark, resolved
 from overlaps.results.plotting.units import partners_of
 
 LINE = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5)
@@ -87,9 +89,8 @@ def test_many_curves_share_one_label_for_each_family():
     model = ov.committee_machine(3, 4, eta=0.5)
     axes = ov.solve(model, model.random_start(N=100, rng=1), [0.0, 1.0]).plot()
     labels = [text.get_text() for text in axes[1].get_legend().get_texts()]
-    others, own = [x for x in labels if "others" in x], [x for x in labels if x.startswith("$R_")]
-    assert sorted(others) == ["$Q$, others", "$R$, others"] and len(own) == 3
-    assert set(labels) == {*others, *own, "$Q_{11}$", "$Q_{22}$", "$Q_{33}$"}
+    own = [x for x in labels if x.startswith("$R_")]
+    assert len(own) == 3 and set(labels) == {*own, "$Q_{11}$", "$Q_{22}$", "$Q_{33}$", "$Q_{kj}$", "$R$, others"}
     plt.close("all")
 
 
@@ -139,14 +140,14 @@ def test_many_units_are_summarised():
             heights = corners[corners[:, 0] == alpha, 1]
             assert heights.min() == row.min() and heights.max() == row.max()
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == ["$Q$, own", "$Q$, others", "$R$, own", "$R$, others"]
+    assert labels == ["$Q_{kk}$", "$Q_{kj}$", "$R$, own", "$R$, others"]
     plt.close("all")
 
 
 def test_many_units_of_several_runs_are_summarised_by_their_means():
     model = ov.committee_machine(6, 4, eta=0.2)
     runs = ov.simulate(model, N=50, alpha=[0.0, 0.5, 2.0], rng=3, runs=3)
-    (band,) = (x for x in runs.plot()[1].collections if x.get_label() == "$Q$, others")
+    (band,) = (x for x in runs.plot()[1].collections if x.get_label() == "$Q_{kj}$")
     curves, corners = runs.Q.mean(axis=0)[:, *np.triu_indices(6, 1)], band.get_paths()[0].vertices
     for alpha, row in zip(runs.alpha, curves, strict=True):
         heights = corners[corners[:, 0] == alpha, 1]
@@ -189,7 +190,7 @@ def test_plateaus_are_marked_on_request():
     ax = plt.figure().add_subplot()
     traj.plot(ax=ax, plateaus=True)
     np.testing.assert_array_equal(ax.lines[1].get_xydata(), np.transpose([plateau.alpha, [plateau.height] * 2]))
-    assert [(text.get_text(), text.get_fontsize()) for text in ax.texts] == [("1 growing", 7.0)]
+    assert [(text.get_text(), text.get_fontsize()) for text in ax.texts] == [("1 unstable direction", 7.0)]
     assert len(ax.get_legend().get_texts()) == 1
     with pytest.raises(ValueError, match="plateaus = 'yes'"):
         traj.plot(plateaus="yes")
@@ -285,11 +286,9 @@ def test_theory_fluctuations_and_runs_in_one_figure():
 
 def test_compared_results_have_names_of_their_own(drawn):
     theory, sim = drawn
-    error, overlaps = ov.compare(theory, sim, theory)
+    error, _ = ov.compare(theory, sim, theory)
     labels = [text.get_text() for text in error.get_legend().get_texts()]
     assert sorted(labels) == ["ODE, N → ∞ (1)", "ODE, N → ∞ (2)", "SGD, N = 50"]
-    pale = [line.get_alpha() for line in overlaps.lines[-11 + 3 : -2]]  # R of the last result, faint ones fainter
-    assert sorted(set(pale)) == [pytest.approx(0.25 * 0.35), pytest.approx(0.35)]
     small = ov.solve(LINE, START, [0.0, 1.0])
     for given, options, message in (
         ([], {}, "without results"),
@@ -299,6 +298,90 @@ def test_compared_results_have_names_of_their_own(drawn):
     ):
         with pytest.raises(ValueError, match=message):
             ov.compare(*given, **options)
+    plt.close("all")
+
+
+def test_compared_solutions_have_equal_lines_of_their_own(drawn):
+    """Hue and dash differ, width and opacity do not; the overlaps have the colours of their results."""
+    theory, sim = drawn
+    error, overlaps = ov.compare(theory, sim, *[theory] * 6)
+    solutions = [line for line in error.lines if line.get_label().startswith("ODE")]
+    assert len({(line.get_color(), str(line._dash_pattern)) for line in solutions}) == len(solutions) == 7
+    assert len({line.get_linestyle() for line in solutions[:4]}) == 4
+    assert {(line.get_linewidth(), line.get_alpha()) for line in solutions} == {(plt.rcParams["lines.linewidth"], None)}
+    assert len(error.collections) == 1  # the quantiles of the runs
+    colours = [line.get_color() for line in error.lines]
+    assert len(overlaps.lines) == 8 * 11
+    for i, colour in enumerate(colours):
+        lines = overlaps.lines[11 * i : 11 * (i + 1)]
+        assert {line.get_color() for line in lines} == {colour}
+        if colour == error.lines[1].get_color():
+            continue  # runs: markers
+        assert [line.get_linestyle() for line in lines] == ["--"] * 3 + ["-"] * 6 + [":"] * 2
+        assert [line.get_alpha() for line in lines[:3]] == [None, None, 0.25]  # Q_12 is faint
+    legend = overlaps.get_legend()
+    kinds = ["$Q_{kk}$", "$Q_{kj}$", "$R$, own", "$R$, others", "$v_k$"]
+    assert [text.get_text() for text in legend.get_texts()] == kinds
+    assert all(len(set(handle.get_color())) == 1 for handle in legend.legend_handles)  # grey
+    one, beside = ov.compare(theory, sim)[1], theory.plot()[1]
+    assert [line.get_color() for line in one.lines[:11]] == [line.get_color() for line in beside.lines]
+    plt.close("all")
+
+
+def test_curves_end_where_rounding_begins():
+    """At the first error of the size of its floor, until it is far above; the axis keeps all times."""
+    traj = ov.solve(LINE, START, np.linspace(0, 80, 41))
+    shown = traj.plot()[0]
+    seen = np.isfinite(shown.lines[0].get_ydata())
+    last = int(np.argmin(seen)) - 1
+    assert 10 < last < 30 and not seen[last + 1 :].any() and traj.eps_g[last + 1] <= traj.eps_floor[last + 1]
+    np.testing.assert_array_equal(shown.lines[0].get_ydata()[: last + 1], traj.eps_g[: last + 1])
+    assert shown.get_xlim()[1] > 80 and shown.get_ylim()[0] > 1e-16
+    np.testing.assert_array_equal(ov.compare(traj, traj)[0].lines[1].get_ydata(), shown.lines[0].get_ydata())
+    linear = traj.plot(yscale="linear")[0]
+    assert linear.get_yscale() == "linear" and np.isfinite(linear.lines[0].get_ydata()).all()
+    errors = np.array([2, 0.5, 9, 11, 5, 1, 9, 30.0])  # the floor is 1: hidden from 1 or below until above 10
+    result = SimpleNamespace(is_ensemble=False, eps_floor=np.ones(8), eps_g=errors, alpha=np.arange(8.0))
+    np.testing.assert_array_equal(resolved(result, True), [2, np.nan, np.nan, 11, 5, np.nan, np.nan, 30])
+    plt.close("all")
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_scales_are_those_asked_for(drawn, scale):
+    theory, sim = drawn
+    batch = ov.solve_many([LINE] * 2, START, [0.0, 1.0])
+    panels = [theory.plot(xscale=scale, yscale=scale)[0], ov.compare(theory, sim, xscale=scale, yscale=scale)[0]]
+    for ax in (*panels, batch.plot(xscale=scale, yscale=scale)):
+        assert (ax.get_xscale(), ax.get_yscale()) == (scale, scale)
+    with pytest.raises(ValueError, match="yscale = 'symlog'; expected 'linear' or 'log'"):
+        theory.plot(yscale="symlog")
+    plt.close("all")
+
+
+@pytest.mark.parametrize("begin, end, sides", [(10, 20, ("left", "bottom")), (70, 90, ("right", "top"))])
+def test_names_of_plateaus_keep_clear_of_the_curve(begin, end, sides):
+    """Above the line on the left, below it on the right; several directions, one, and unknown rates."""
+    ax = plt.figure().add_subplot()
+    ax.plot([0, 100], [1, 0])
+    for growing, height in ((4, 0.2), (1, 0.5), (-1, 0.8)):
+        mark(ax, SimpleNamespace(alpha=(begin, end), height=height, growing=growing))
+    assert [text.get_text() for text in ax.texts] == ["4 unstable directions", "1 unstable direction", "rates unknown"]
+    for text in ax.texts:
+        assert (text.get_ha(), text.get_va()) == sides and text.xy[0] == (begin if sides[0] == "left" else end)
+    plt.close("all")
+
+
+def test_names_of_plateaus_keep_clear_of_each_other():
+    """The second lies on the other side of the line, the third has no room."""
+    ax = plt.figure().add_subplot()
+    ax.plot([0, 100], [1, 0])
+    for growing in (1, 2, 3):
+        mark(ax, SimpleNamespace(alpha=(30, 60), height=0.5, growing=growing))
+    assert [(text.get_text(), text.get_ha()) for text in ax.texts] == [
+        ("1 unstable direction", "left"),
+        ("2 unstable directions", "right"),
+    ]
+    assert len(ax.lines) == 4
     plt.close("all")
 
 

@@ -91,6 +91,20 @@ def test_a_style_holds_inside_and_is_taken_by_matplotlib():
         ov.style(dark="yes")
 
 
+@pytest.mark.parametrize("width", ["column", "page"])
+def test_styles_go_by_name(width):
+    """Matplotlib finds the files of an installed package; dark replaces colours only."""
+    for names, options in (([f"overlaps.{width}"], {}), ([f"overlaps.{width}", "overlaps.dark"], {"dark": True})):
+        with plt.style.context("default"):
+            plt.style.use(names)
+            by_name = dict(plt.rcParams)
+        with plt.style.context("default"), ov.style(width, **options):
+            assert dict(plt.rcParams) == by_name
+    assert set(ov.style(width, dark=True)) == set(ov.style(width))
+    column, page = ov.style("column"), ov.style("page")
+    assert {key for key in page if page[key] != column[key]} == {"figure.figsize"} and set(page) == set(column)
+
+
 def test_everything_shows_on_a_dark_background():
     """Every line and every text differs from the background."""
     with ov.style(dark=True):
@@ -101,8 +115,9 @@ def test_everything_shows_on_a_dark_background():
             texts = [ax.xaxis.label, *ax.texts, *ax.get_legend().get_texts()]
             for colour in [line.get_color() for line in ax.lines] + [text.get_color() for text in texts]:
                 assert contrast(colour, ax.get_facecolor()) > 2, colour
-    assert {styles.hues(ax) for ax in axes} == {styles.COLOURS.on_dark}
-    assert styles.hues(plt.figure().add_subplot()) == styles.COLOURS.on_light
+    for dark, panels in ((True, axes), (False, [plt.figure().add_subplot()])):
+        cycle = ov.style(dark=dark)["axes.prop_cycle"].by_key()["color"]
+        assert [styles.hues(ax) for ax in panels] == [cycle] * len(panels)
 
 
 def test_plateaus_of_batches_and_stages_are_marked():
@@ -118,7 +133,7 @@ def test_plateaus_of_batches_and_stages_are_marked():
     batch = ov.solve_many([MODEL] * 2, TRAJ[0], np.linspace(0, 250, 26))
     ax = batch.plot(plateaus=True, xscale="log")
     assert ax.get_xscale() == "log" and [line.get_ydata()[0] for line in ax.lines] == pytest.approx([first.height] * 2)
-    assert [text.get_text() for text in ax.texts] == ["1 growing"] * 2
+    assert [text.get_text() for text in ax.texts] == ["1 unstable direction"] * 2
 
 
 @few("K", [4, 1, 2, 3], quick=1)

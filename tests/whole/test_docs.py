@@ -21,7 +21,8 @@ PRIVATE = {"overlaps.__main__"}  # the command line
 INNER = {
     "integrators.simd", "gaussian.iterated", "theory.linear.data_set", "theory.cayley_hamilton.bases",
     "theory.cayley_hamilton.hierarchy", "theory.linear.flow", "theory.linear.eigenmodes", "theory.quadratic.bias",
-    "theory.quadratic.landscape", "theory.quadratic.phases", "theory.quadratic.selection",
+    "theory.quadratic.landscape", "theory.quadratic.phases", "theory.quadratic.selection", "theory.plateau.escape",
+    "theory.plateau.heights",
 }  # fmt: skip
 
 

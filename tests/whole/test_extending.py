@@ -12,9 +12,9 @@ import scipy.integrate
 
 import overlaps as ov
 from overlaps.activations import Kernels
-from overlaps.activations.bound import KernelClosure
+from overlaps.activations.kernel_closure import KernelClosure
 from overlaps.activations.numeric import NumericClosure
-from overlaps.flow.closure import bind
+from overlaps.flow.binding import bind
 from overlaps.flow.jacobian import jacobian
 from overlaps.flow.late_transition import can_transition
 from overlaps.flow.system import System

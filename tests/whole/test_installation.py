@@ -166,7 +166,8 @@ def wheel(tmp_path_factory):
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     assert wheel.name == f"overlaps-{ov.__version__}-py3-none-any.whl"
     names = set(zipfile.ZipFile(wheel).namelist())
-    sources = {p.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src").rglob("*.py")}
+    files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "src").rglob("*.mplstyle")]
+    sources = {p.relative_to(ROOT / "src").as_posix() for p in files}
     package = {name for name in names if name.startswith("overlaps/")}
     assert package == sources | {"overlaps/py.typed"}  # no tests, no compiled kernels
     rest = {Path(name).parts[0] for name in names - package}
@@ -196,6 +197,7 @@ def test_the_source_distribution_holds_what_builds_tests_and_explains(tmp_path):
         names = {name.partition("/")[2] for name in archive.getnames()}
     sources = {p.relative_to(ROOT).as_posix() for folder in ("src", "tests") for p in (ROOT / folder).rglob("*.py")}
     needed = {"LICENSE", "README.md", "CITATION.cff", "hatch_build.py", "src/overlaps/py.typed", "docs/conf.py"}
+    needed |= {f"src/overlaps/{style}.mplstyle" for style in ("column", "page", "dark")}
     assert names >= sources | needed
     made = ("__pycache__", ".nbi", ".nbc", "docs/_build", "docs/gallery/", "docs/lectures/", ".npy", ".ckpt")
     assert [name for name in names if any(part in name for part in made)] == []

@@ -763,7 +763,7 @@ def no_work(monkeypatch):
         ("simulators.runs", "_map_runs"),
         ("sweeps.grid", "run_all"),
         ("static.bayes.student", "train"),
-        ("static.bayes.posterior", "leap"),
+        ("static.bayes.sampler", "leap"),
         ("static.spiked.simulation", "network_draw"),
         ("static.spiked.features", "srf_draw"),
         ("static.spiked.ridge", "fit"),

@@ -185,7 +185,7 @@ def test_few_answers_are_those_of_python():
 
 
 def test_seeds_are_required_where_results_depend_on_them():
-    """A default seed is 0, and no function that draws data or weights has one: equal runs would pass for independent."""
+    """Where seeds have a default it is 0; functions that draw have none: equal runs would pass for independent."""
     drawing = (ov.simulate, ov.Model.random_start, ov.static.sample_posterior, ov.static.train_student)
     assert all(inspect.signature(f).parameters["rng"].default is inspect.Parameter.empty for f in drawing)
     integrating = (ov.theory.escape, ov.fluctuations, ov.plateau, ov.theory.stationary_points)

@@ -1,8 +1,8 @@
 """Frozen dataclasses with arrays: equality, checked fields, and a registry of the classes by name."""
 
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, dataclass_transform
 
 import numpy as np
 
@@ -44,8 +44,12 @@ class Kinds(dict):
             import_module(self.later.pop())
 
 
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 class Immutable:
-    """Base of the frozen dataclasses: two objects are equal if all their fields are; ``shows`` is their text."""
+    """Base class whose subclasses are frozen dataclasses, without a decorator.
+
+    Two objects are equal if all their fields are; ``shows`` is their text, or that of dataclasses with ``repr=True``.
+    """
 
     shows: ClassVar[str] = ""  # a format for ``str.format`` with the object as argument 0
 
@@ -70,6 +74,7 @@ class Immutable:
 
     kinds: ClassVar[Kinds] = Kinds()
 
-    def __init_subclass__(cls, **options):
+    def __init_subclass__(cls, *, repr: bool = False, kw_only: bool = False, **options: Any) -> None:
         super().__init_subclass__(**options)
+        dataclass(frozen=True, eq=False, repr=repr, kw_only=kw_only)(cls)
         Immutable.kinds.setdefault(cls.__name__, cls)

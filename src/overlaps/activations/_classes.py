@@ -17,15 +17,29 @@ tilting the measure, for relu from a smooth integral in two dimensions (``_class
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from .._base.jit import jit
+from ..gaussian.packed import matrix, vector
 from ..gaussian.shifted import one_point, product, shifted_pair, shifted_self
 from ..gaussian.two_point import ERF, LINEAR, QUADRATIC, RELU
 from ._class_relu import relu_class_C
 
-HEADER_SIZE = 8  # numbers before weights, labels, ratios and quadrature, see ``classes.ClassesClosure``
+
+class ClassArrays(NamedTuple):
+    """Numbers of the arrays in the parameters of ``classes_closure``."""
+
+    units: int = 0  # rows (code of f, a, b) of students and of teachers, units a z + b f(z)
+    weights: int = 1  # the arrays of ``Classes``
+    labels: int = 2
+    ratios: int = 3
+    x: int = 4  # nodes and weights of the integrals in C of relu students
+    p: int = 5
+
+
+ARRAY = ClassArrays()
 
 
 @jit
@@ -158,30 +172,24 @@ def _quadratic_C(mu, S, w, K, H, slope, square, eta, C):
 
 @jit
 def classes_closure(S, w, parameters, K, code, eta, eta_v, noise, second_order, A, B, C, dv):
-    """Fill A, B, C, dv, averaged over the classes; return eps_g.
-
-    The parameters are the codes of student and teacher (``code`` is unused), the numbers of classes and of nodes,
-    (a, b) of units a z + b f(z) for students and for teachers, the arrays of ``Classes``, and the nodes and weights.
-    """
+    """Fill A, B, C, dv, averaged over the classes; return eps_g.  ``code`` is unused."""
     rows = S.shape[1]
-    groups, numbers = S.shape[0] // rows, parameters
-    student, teacher, n_classes, size = int(numbers[0]), int(numbers[1]), int(numbers[2]), int(numbers[3])
-    pi, labels = numbers[HEADER_SIZE:], numbers[HEADER_SIZE + n_classes :]
-    ratios = numbers[HEADER_SIZE + 2 * n_classes :]
-    quadrature = numbers[HEADER_SIZE + (2 + groups) * n_classes :]
+    groups, units, ratios = S.shape[0] // rows, matrix(parameters, ARRAY.units), matrix(parameters, ARRAY.ratios)
+    pi, labels = vector(parameters, ARRAY.weights), vector(parameters, ARRAY.labels)
+    student, teacher, n_classes = int(units[0, 0]), int(units[1, 0]), pi.size
     n = rows - n_classes
     mu, V, H = np.empty(n), np.empty((n, n)), np.empty((n, n))
     slope, gradient, moment, Cc = np.empty(n), np.empty(n), np.empty(n), np.zeros((K, K))
     linear, weight = np.empty(n), np.empty(n)
     for i in range(n):
-        kind = 4 if i < K else 6
-        linear[i], weight[i] = numbers[kind] * w[i], numbers[kind + 1] * w[i]
+        kind = 0 if i < K else 1
+        linear[i], weight[i] = units[kind, 1] * w[i], units[kind, 2] * w[i]
     A[:], B[:], C[:], dv[:], eps_g = 0.0, 0.0, 0.0, 0.0, 0.0
     for c in range(n_classes):
         y = labels[c]
         mu[:], V[:] = 0.0, 0.0
         for g in range(groups):
-            ratio = ratios[c * groups + g]
+            ratio = ratios[c, g]
             for i in range(n):
                 mu[i] += S[g * rows + i, n + c]
                 for j in range(n):
@@ -193,7 +201,7 @@ def classes_closure(S, w, parameters, K, code, eta, eta_v, noise, second_order, 
             if student == ERF:
                 _erf_C(mu, V, weight, linear, y, K, teacher, eta, noise, Cc)
             elif student == RELU:
-                nodes, weights = quadrature[:size], quadrature[size : 2 * size]
+                nodes, weights = vector(parameters, ARRAY.x), vector(parameters, ARRAY.p)
                 relu_class_C(mu, V, weight, linear, y, K, teacher, eta, noise, nodes, weights, Cc)
             elif student == QUADRATIC:
                 _quadratic_C(mu, V, weight, K, H, slope, loss, eta, Cc)
@@ -204,9 +212,9 @@ def classes_closure(S, w, parameters, K, code, eta, eta_v, noise, second_order, 
             else:
                 Cc[:] = math.nan
         for k in range(K):
-            dv[k] -= eta_v * pi[c] * (numbers[4] * moment[k] + numbers[5] * gradient[k])
+            dv[k] -= eta_v * pi[c] * (units[0, 1] * moment[k] + units[0, 2] * gradient[k])
             for g in range(groups):
-                factor = pi[c] * ratios[c * groups + g]
+                factor = pi[c] * ratios[c, g]
                 for j in range(K):
                     A[g * K + k, j] -= eta * factor * H[k, j]
                     C[g * K + k, j] += factor * Cc[k, j]

@@ -1,7 +1,6 @@
 """The closure by quadrature as one kernel, whose tables and nodes are its parameters.
 
-``parameters`` = (number of arrays, their ends, arrays): see ``NumericClosure.parameters``.  Four-point integrals with
-kinks are computed at scrambled Sobol points, common to all entries of C.
+Four-point integrals with kinks are computed at scrambled Sobol points, common to all entries of C.
 """
 
 from functools import cache
@@ -10,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base.jit import jit
+from ..gaussian.packed import vector
 from ..gaussian.quadrature import sobol
 from ..gaussian.tables import read, read_both
 from ._first_order import assemble, assemble_square
@@ -33,21 +33,26 @@ class SobolOptions(NamedTuple):
     scrambles: int = 4  # with two, estimates of the error are often much too small
 
 
+class NumericArrays(NamedTuple):
+    """Numbers of the arrays in ``NumericClosure.parameters``."""
+
+    sizes: int = 0  # nodes of two-point integrals, method for C, its number of modes
+    tested: int = 1  # variances (n,) up to which the sizes were tested
+    student: int = 2  # table
+    teacher: int = 3
+    student_sum: int = 4  # the same function as a sum of closed forms, or empty
+    teacher_sum: int = 5
+    u: int = 6  # graded nodes of two-point integrals
+    p: int = 7
+    square_u: int = 8  # nodes of C, or Sobol points (., n)
+    square_p: int = 9
+    inner_u: int = 10
+    inner_p: int = 11
+
+
 SQUARE = SquareMethod()
+ARRAY = NumericArrays()
 SOBOL = SobolOptions()
-
-
-def packed(*arrays):
-    """One array (number of arrays, their ends, their entries)."""
-    flat = [np.ravel(np.asarray(x, dtype=float)) for x in arrays]
-    ends = 1 + len(flat) + np.cumsum([x.size for x in flat])
-    return np.concatenate([[len(flat)], ends, *flat])
-
-
-@jit(inline=True)
-def unpacked(data, i):
-    """The i-th of the packed arrays."""
-    return data[1 + int(data[0]) if i == 0 else int(data[i]) : int(data[i + 1])]
 
 
 @jit(fast=True)
@@ -118,47 +123,27 @@ def numeric_closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_orde
     n = S.shape[0]
     if parameters.size == 0:
         return np.nan
-    sizes, tested = unpacked(parameters, 0), unpacked(parameters, 1)
+    sizes, tested = vector(parameters, ARRAY.sizes), vector(parameters, ARRAY.tested)
     for i in range(n):
         if not S[i, i] <= MODES.max_compiled_growth * tested[i]:
             A[:], B[:], C[:], dv[:] = np.nan, np.nan, np.nan, np.nan
             return np.nan
-    f, h, u, p = unpacked(parameters, 2), unpacked(parameters, 3), unpacked(parameters, 8), unpacked(parameters, 9)
+    f, h = vector(parameters, ARRAY.student), vector(parameters, ARRAY.teacher)
     gg, dd, hh = np.empty((n, n)), np.empty((K, n)), np.empty((K, n))
     fill_tables(
-        S,
-        K,
-        f,
-        h,
-        unpacked(parameters, 4),
-        unpacked(parameters, 5),
-        int(sizes[0]),
-        unpacked(parameters, 6),
-        unpacked(parameters, 7),
-        gg,
-        dd,
-        hh,
-    )
+        S, K, f, h, vector(parameters, ARRAY.student_sum), vector(parameters, ARRAY.teacher_sum), int(sizes[0]),
+        vector(parameters, ARRAY.u), vector(parameters, ARRAY.p), gg, dd, hh,
+    )  # fmt: skip
     eps_g = assemble(w, K, gg, dd, hh, eta, eta_v, A, B, dv)
     if second_order:
-        square = np.empty((K, K))
+        square, u = np.empty((K, K)), vector(parameters, ARRAY.square_u)
         if sizes[1] == SQUARE.tensor:
-            fill_tensor(S, w, K, f, h, factor(S), u, p, square)
+            fill_tensor(S, w, K, f, h, factor(S), u, vector(parameters, ARRAY.square_p), square)
         elif sizes[1] == SQUARE.pairs:
             fill_pairs(
-                S,
-                w,
-                K,
-                f,
-                h,
-                u,
-                p,
-                unpacked(parameters, 10),
-                unpacked(parameters, 11),
-                int(sizes[2]),
-                sizes[1] == SQUARE.pairs,
-                square,
-            )
+                S, w, K, f, h, u, vector(parameters, ARRAY.square_p), vector(parameters, ARRAY.inner_u),
+                vector(parameters, ARRAY.inner_p), int(sizes[2]), True, square,
+            )  # fmt: skip
         else:
             fill_sobol(S, w, K, f, h, u.reshape(-1, n), square)
         assemble_square(w, K, square, dd, eta, noise, C)

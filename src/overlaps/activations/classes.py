@@ -4,11 +4,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..gaussian.packed import packed
 from ..gaussian.quadrature import factor, legendre, tensor, widening
 from ..gaussian.two_point import LINEAR, NUMERIC, RELU, SIGN
 from ._classes import classes_closure
-from .bound import DERIVATIVES, Bound, check_norms, outputs
+from .bound import Bound, check_norms, outputs
 from .families import parts_of
+from .finite_differences import DERIVATIVES
 
 
 class ClassOptions(NamedTuple):
@@ -73,11 +75,7 @@ class ClassesClosure(Bound):
             self.compiled = classes_closure
 
     def _numbers(self, nodes):
-        (student, *student_line), (teacher, *teacher_line) = self.shapes
-        x, p = legendre(nodes) if student == RELU else (np.empty(0), np.empty(0))
-        weights, labels, ratios = map(np.ravel, self.classes)
-        header = [student, teacher, weights.size, x.size, *student_line, *teacher_line]
-        return np.concatenate([header, weights, labels, ratios, x, p])
+        return packed(self.shapes, *self.classes, *(legendre(nodes) if self.shapes[0][0] == RELU else ()))
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""

@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..gaussian.packed import packed
 from ..gaussian.quadrature import graded, widening
 from ..gaussian.two_point import NUMERIC
-from ._numeric import SQUARE, SobolMean, numeric_closure, packed
+from ._numeric import SQUARE, SobolMean, numeric_closure
 from ._pairs import PAIR_SIZES, midpoint_quadrature, pair_square
 from ._quadrature import MODES, Ladder, mixture_array, tables, tensor_square
 from .bound import Bound, outputs
@@ -83,6 +84,7 @@ class NumericClosure(Bound):
         self._square: Any = None
         self._mixture: MixtureClosure | None = None
         self._started = False
+        self._last: Any = None  # arguments and results of the last evaluation
         self._packed: tuple = (None, None, None)
 
     def __repr__(self):
@@ -138,7 +140,22 @@ class NumericClosure(Bound):
         super().check(S, w)
         self._evaluate(S, w, *outputs(S, self.learning.K))
 
+    def change(self, **numbers):
+        """Replace numbers of learning, also of the closures that this one contains."""
+        super().change(**numbers)
+        self._last = None
+
     def _evaluate(self, S, w, A, B, C, dv):
+        """The averages; those of a start, which is checked before solvers begin with it, are computed once."""
+        arrays = (A, B, C, dv) if self.learning.second_order else (A, B, dv)
+        if self._last is None or not all(map(np.array_equal, (S, w), self._last[:2])):
+            eps_g = self._averages(S, w, A, B, C, dv)
+            self._last = S.copy(), w.copy(), eps_g, [x.copy() for x in arrays]
+        for array, known in zip(arrays, self._last[3], strict=True):
+            array[...] = known
+        return self._last[2]
+
+    def _averages(self, S, w, A, B, C, dv):
         K, second_order = self.learning.K, self.learning.second_order
         if second_order and self.method is None:
             self._choose(len(w))

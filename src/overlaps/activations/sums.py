@@ -14,12 +14,14 @@ from scipy.optimize import least_squares
 from scipy.special import erf
 
 from .._base.jit import jit
+from ..gaussian.packed import matrix, packed, vector
 from ._erf import erf_closure, erf_workspace
 from ._first_order import eps_derivatives, first_order_derivatives, readout_product
 from ._piecewise import piecewise_linear_closure
 from ._relu import geometry
 from ._relu_derivatives import relu_square_derivatives
-from .bound import Bound, central_differences
+from .bound import Bound
+from .finite_differences import central_differences, unknowns
 from .kernels import CODES, KERNELS
 
 
@@ -41,9 +43,8 @@ class MixtureClosure(Bound):
 
     def __init__(self, student, teacher, learning):
         super().__init__(student, teacher, learning)
-        codes, numbers = (student.code, teacher.code), (len(student.scales), len(teacher.scales))
-        terms = *student.amplitudes, *student.scales, *teacher.amplitudes, *teacher.scales
-        self.parameters = np.array([*codes, *numbers, *terms], dtype=float)
+        self.parameters = packed([student.code, teacher.code], *(f[1:3] for f in (student, teacher)))
+        self.labels = teacher.code == CODES.sign
         if student.code == CODES.erf and hasattr(erf_sum_closure, "compile"):
             self.compiled = erf_sum_closure
 
@@ -77,6 +78,8 @@ class PiecewiseLinearClosure(Bound):
         super().__init__(student, teacher, learning)
         self.kinked = bool(student[1] != 0.0)
         self.parameters = np.repeat([student, teacher], (learning.K, learning.M), axis=0).T.ravel()
+        if hasattr(piecewise_linear_closure, "compile"):
+            self.compiled = piecewise_linear_closure
 
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C, dv; return eps_g."""
@@ -86,7 +89,7 @@ class PiecewiseLinearClosure(Bound):
     def _exact_derivatives(self, S, w):
         """Derivatives of relu units of weights w b and of one linear teacher y = sum_c w_c a_c z_c (``_piecewise``)."""
         K, _, eta, eta_v, noise, second_order = self.learning
-        n, unknowns, (a, b) = len(w), self._unknowns(w), self.parameters.reshape(2, -1)
+        n, arguments, (a, b) = len(w), unknowns(K, len(w) - K), self.parameters.reshape(2, -1)
         if np.min(np.diag(S)) <= 0.0:  # a teacher without variance has no step to differentiate
             return super()._exact_derivatives(S, w)
         c = np.outer(a, a) + (np.outer(a, b) + np.outer(b, a)) / 2
@@ -98,14 +101,14 @@ class PiecewiseLinearClosure(Bound):
             return -eta * H[:K, :K], -eta * H[:K, K:], -eta_v * (c * S @ w)[:K], w @ (c * S) @ w, wider, w * b
 
         # Differences of a quadratic function are exact for any step.
-        *rest, deps, dS, dw = central_differences(linear, S, w, unknowns, (1.0, 1.0))
+        *rest, deps, dS, dw = central_differences(linear, S, w, arguments, (1.0, 1.0))
         dA, dB, ddv = (np.zeros(x.shape) for x in rest)
-        chain, loss = np.concatenate([np.ones(len(unknowns) - K), b[:K]]), np.empty(len(unknowns))
+        chain, loss = np.concatenate([np.ones(len(arguments) - K), b[:K]]), np.empty(len(arguments))
         first_order_derivatives(S, w * b, K, CODES.relu, CODES.relu, eta, eta_v, dA, dB, ddv)
         eps_g = eps_derivatives(S, w * b, K, CODES.relu, CODES.relu, loss) + w @ (c * S) @ w / 2
         ddv *= b[:K]
         dA, dB, ddv = (x + (y.T * chain).T for x, y in zip(rest, (dA, dB, ddv), strict=True))
-        dC = np.zeros((len(unknowns), K, K))
+        dC = np.zeros((len(arguments), K, K))
         if second_order:
             X, dX = np.empty((n, n)), np.zeros((n * (n + 1) // 2 + 2 * n, n, n))
             relu_square_derivatives(linear(S, w)[-2], np.append(w * b, 1.0), n, K, CODES.linear, noise, X, dX)
@@ -150,21 +153,24 @@ def fit_erf_mixture(g, J=4):
 
 
 @jit
-def expand(S, w, terms, K):
+def expand(S, w, parameters, K):
     """Field, scale and amplitude of each term, and the arguments of a closure of the terms: S, w, A, B, C, dv.
 
-    ``terms`` are the codes of h and the numbers of terms, each of students and teachers, then a, b of a student and
-    a, b of a teacher.
+    The arrays in the parameters are the codes of h of students and teachers, (a, b) of a student, (a, b) of a teacher.
     """
-    n = S.shape[0]
-    J, Jt = int(terms[2]), int(terms[3])
+    n, students, teachers = S.shape[0], matrix(parameters, 1), matrix(parameters, 2)
+    J, Jt = students.shape[1], teachers.shape[1]
     units, size = K * J, K * J + (n - K) * Jt
     field, scale, amplitude = np.empty(size, np.int64), np.empty(size), np.empty(size)
     S_, w_ = np.empty((size, size)), np.empty(size)
     for i in range(size):
-        teacher = i >= units
-        unit, j = (K + (i - units) // Jt, 2 * J + (i - units) % Jt) if teacher else (i // J, i % J)
-        field[i], amplitude[i], scale[i] = unit, terms[4 + j], terms[4 + j + (Jt if teacher else J)]
+        if i < units:
+            unit, j = i // J, i % J
+            amplitude[i], scale[i] = students[0, j], students[1, j]
+        else:
+            unit, j = K + (i - units) // Jt, (i - units) % Jt
+            amplitude[i], scale[i] = teachers[0, j], teachers[1, j]
+        field[i] = unit
         # Each term is a unit, with the amplitude in its second layer and the scale in its field.
         w_[i] = amplitude[i] * w[unit]
         for k in range(i + 1):  # the product of scales first, so that the fields z and -z stay exactly opposite
@@ -197,7 +203,7 @@ def contract(K, field, scale, amplitude, second_order, A_, B_, C_, dv_, A, B, C,
 def erf_sum_closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_order, A, B, C, dv):
     """Compiled closure of students that are sums of erf; the parameters are those of ``expand``."""
     field, scale, amplitude, S_, w_, A_, B_, C_, dv_ = expand(S, w, parameters, K)
-    code, workspace = int(parameters[1]), np.empty(erf_workspace(w_.size))
+    code, workspace = int(vector(parameters, 0)[1]), np.empty(erf_workspace(w_.size))
     eps_g = erf_closure(S_, w_, workspace, dv_.size, code, eta, eta_v, noise, second_order, A_, B_, C_, dv_)
     contract(K, field, scale, amplitude, second_order, A_, B_, C_, dv_, A, B, C, dv)
     return eps_g

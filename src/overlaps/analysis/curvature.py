@@ -1,6 +1,6 @@
 """The Hessian of the population error over all weights, from the overlaps alone."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,7 +8,8 @@ from scipy.linalg import block_diag
 
 from .._base import ArrayLike, Floats, Immutable, Numbers, by_name, check
 from ..activations.bound import outputs
-from ..flow.closure import bind, check_domain
+from ..flow.binding import bind
+from ..flow.closure import check_domain
 from ..models.features import check_features
 from ..models.model import Model
 from ..models.state import State, gram, of_state
@@ -31,7 +32,6 @@ class HessianOptions(NamedTuple):
 HESSIAN = HessianOptions()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class HessianSpectrum(Immutable):
     """Bulk and outliers of the Hessian of eps_g; made by :func:`hessian`, with the equations there.
 

@@ -4,7 +4,7 @@ The noise of the whole transient acts like an extra variance of the growing mode
 plateau like the equations of N -> infinity from a random start, moved along one direction for each growing mode.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -67,7 +67,6 @@ class EscapeOptions(NamedTuple):
 ESCAPE = EscapeOptions()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class EscapeLaw(Immutable):
     """Law of the time at which eps_g falls below a level; made by :func:`escape`, with the equations there.
 

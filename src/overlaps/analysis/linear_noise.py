@@ -1,6 +1,6 @@
 """Fluctuations of SGD at finite N around the equations: covariance and mean along a trajectory."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -52,7 +52,6 @@ class ExpansionOptions(NamedTuple):
 EXPANSION = ExpansionOptions()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Fluctuations(Immutable):
     """Mean, covariance and bands of SGD at one N; see :func:`fluctuations`, which makes it, for the equations.
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..activations.polynomials import Polynomial
-from ..flow.closure import bind
+from ..flow.binding import bind
 from ..gaussian.iterated import MAX_VARIABLES, settled_size
 from ..gaussian.quadrature import gauss_hermite, sobol, tensor
 from ..gaussian.two_point import LINEAR, QUADRATIC

@@ -1,7 +1,6 @@
 """All fixed points of the flow that a search from many starts finds: plateaus, solutions and other saddles."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -46,7 +45,6 @@ class SearchOptions(NamedTuple):
 SEARCH = SearchOptions()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class StationaryPoint(Immutable):
     """One fixed point of the flow, or one manifold of them; made by :func:`stationary_points`.
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..activations.bound import DERIVATIVES
+from ..activations.finite_differences import DERIVATIVES
 from ..flow.jacobian import Jacobian
 from ..flow.mixed import MixedSystem, is_mixed
 from ..flow.system import System

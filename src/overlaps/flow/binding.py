@@ -1,8 +1,9 @@
-"""Choice of the closure for a student, a teacher and the numbers of learning."""
+"""Choice of the closure for a model: for its student, its teacher and the numbers of learning."""
 
-from ..activations.bound import KernelClosure
+from ..activations.bound import LearningNumbers
 from ..activations.classes import NO_CLASSES, ClassesClosure, NumericClassesClosure, shape_of
 from ..activations.families import FamiliesClosure, parts_of
+from ..activations.kernel_closure import KernelClosure
 from ..activations.numeric import NumericClosure, deciding, fitted_sums
 from ..activations.polynomials import PolynomialClosure
 from ..activations.sums import MixtureClosure, PiecewiseLinearClosure
@@ -10,8 +11,16 @@ from ..gaussian.two_point import ERF, NUMERIC, RELU, SIGN
 from ..rules.adaptive_closure import RuleClosure
 
 
-def bind(student, teacher, learning, classes=NO_CLASSES):
-    """The closure of these units, a ``Bound``: (S, w, A, B, C, dv) -> eps_g fills the arrays A, B, C, dv."""
+def bind(model, second_order=None):
+    """The model's closure, a ``Bound``: (S, w, A, B, C, dv) -> eps_g fills the arrays A, B, C, dv."""
+    if second_order is None:
+        second_order = not model.gradient_flow
+    learning = LearningNumbers(model.K, model.second_layers.size, model.eta, model.eta_v, model.noise, second_order)
+    return bind_units(model.activation, model.teacher_activation, learning, model.classes)
+
+
+def bind_units(student, teacher, learning, classes=NO_CLASSES):
+    """The closure of a student and a teacher, averaged over the classes of inputs."""
     if classes.n_classes:
         closed = {NUMERIC, int(SIGN)}.isdisjoint((shape_of(student)[0], shape_of(teacher)[0]))
         return (ClassesClosure if closed else NumericClassesClosure)(student, teacher, learning, classes)

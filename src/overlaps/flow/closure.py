@@ -1,6 +1,5 @@
 """The closure of a model: order parameters -> A, B, C, dv and eps_g."""
 
-from dataclasses import dataclass
 from typing import ClassVar, overload
 
 import numpy as np
@@ -14,10 +13,9 @@ from ..models.model import Model
 from ..models.start import check_size
 from ..models.state import State, of_state
 from ..rules.adaptive_closure import half_correlated
-from . import binding
+from .binding import bind, bind_units
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Closure(Immutable):
     """Closure matrices at one state, with their equations in :func:`closure`, which makes them.
 
@@ -145,43 +143,28 @@ def closure(
     S = np.ascontiguousarray(np.block([[Q, R], [R.T, T]]))
     check.positive_semidefinite("[[Q, R], [R^T, T]]", S, "Overlaps of real vectors always are.")
     check_size(S, "Q, R, T")
-    label = check.number("label", label)
+    label, w = check.number("label", label), np.concatenate([v, -model.v_star])
     if means is not None:
-        return _closure_of_class(model, S, v, check.array("means", means, (K + M,)), label)
-    if label:
+        bound, S, w = _of_one_class(model, S, w, check.array("means", means, (K + M,)), label)
+    elif label:
         raise ValueError(f"label = {label:g} without means; expected means of all fields, zeros if they have none.")
-    check_domain(model, S, v)
+    else:
+        bound = bind(model, second_order=True)
     A, B, C, dv = outputs(S, K)
-    bound = bind(model)
-    if model.gradient_flow:
-        if bound.by_quadrature:
-            C[...] = np.nan  # C by quadrature may be too expensive
-        else:
-            bound = bind(model, second_order=True)
-    eps_g = bound(S, np.concatenate([v, -model.v_star]), A, B, C, dv)
-    return Closure(A, B, C, dv, eps_g)
+    if model.gradient_flow and bound.by_quadrature and means is None:  # C by quadrature may be too expensive
+        bound.change(second_order=False)
+        C[...] = np.nan
+    bound.check(S, w)
+    eps_g = bound(S, w, A, B, C, dv)
+    return Closure(A, B[:, :M], C, dv, eps_g, None if means is None else B[:, M])
 
 
-def _closure_of_class(model, S, v, means, label):
-    """The closure of fields with these means: that of a single class."""
-    K, M = model.K, model.M
-    learning = LearningNumbers(K, M + 1, model.eta, model.eta_v, model.noise, True)
+def _of_one_class(model, S, w, means, label):
+    """(Closure, S, w) of inputs in one class, whose centroid is one more static row."""
+    learning = LearningNumbers(model.K, model.M + 1, model.eta, model.eta_v, model.noise, True)
     classes = Classes(np.ones(1), np.array([label]), np.ones((1, 1)))
-    bound = binding.bind(model.activation, model.teacher_activation, learning, classes)
-    rows = np.ascontiguousarray(np.block([[S, means[:, None]], [means, 0.0]]))
-    w = np.concatenate([v, -model.v_star, [0.0]])
-    bound.check(rows, w)
-    A, B, C, dv = outputs(rows, K)
-    eps_g = bound(rows, w, A, B, C, dv)
-    return Closure(A, B[:, :M], C, dv, eps_g, B[:, M])
-
-
-def bind(model, second_order=None):
-    """The model's closure, a ``Bound``: (S, w, A, B, C, dv) -> eps_g fills the arrays A, B, C, dv."""
-    if second_order is None:
-        second_order = not model.gradient_flow
-    learning = LearningNumbers(model.K, model.second_layers.size, model.eta, model.eta_v, model.noise, second_order)
-    return binding.bind(model.activation, model.teacher_activation, learning, model.classes)
+    bound = bind_units(model.activation, model.teacher_activation, learning, classes)
+    return bound, np.ascontiguousarray(np.block([[S, means[:, None]], [means, 0.0]])), np.append(w, 0.0)
 
 
 def _rounding_floor_of_rule(model, S, v):

@@ -20,15 +20,16 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base import check
-from ..activations.bound import central_differences
+from ..activations.finite_differences import central_differences
 from ..gaussian.quadrature import gauss_hermite, legendre
 from ..gaussian.two_point import QUADRATIC
 from ..models.state import reciprocal
 from ._flow import gather
-from .closure import bind
+from .binding import bind
+from .differential_equation import DifferentialEquation
 from .late_transition import can_transition, quadratic_frame, reproduces, unfit
 from .packing import Packing
-from .system import System, blocks_last, weights_of
+from .system import blocks_last, weights_of
 
 __all__ = ["DifferenceSystem", "path_nodes"]
 
@@ -97,8 +98,8 @@ def _path_error(n):
 _MAX_SIGMA = [(DIFFERENCES.path_tol / _path_error(n)) ** (0.5 / n) for n in range(1, DIFFERENCES.max_nodes)]
 
 
-class DifferenceSystem(System):
-    r"""Flow of the overlaps of the differences, for ``integrate`` in place of a System.
+class DifferenceSystem(DifferentialEquation):
+    r"""Flow of the overlaps of the differences.
 
     The vector y is packed as that of a System, with e in place of r and D in place of q. With the size x of the
     differences, :math:`x^2 = \sum_l s_l\, \mathrm{tr} D^l`, e decreases like x and D like x^2. Tolerances are relative
@@ -138,7 +139,6 @@ class DifferenceSystem(System):
     """
 
     decay = decay_v = 0.0
-    kernel, polynomial = None, False
 
     def __init__(self, model, start, frame=None, evaluator=None):
         start = start.on(model)
@@ -171,10 +171,6 @@ class DifferenceSystem(System):
         diagonal = (self.packing.upper[0] == self.packing.upper[1]).astype(float)
         self.variance = np.concatenate([np.zeros(L * K * K), np.kron(diagonal, model.spectrum.s)])
         self.power = np.concatenate([np.ones(L * K * K), np.full(L * K * (K + 1) // 2, 2.0)])
-
-    def no_jacobian_reason(self):
-        """Empty: all units with differences are smooth."""
-        return ""
 
     def pack(self, state):
         """State -> y: the only subtraction of numbers of order one."""
@@ -227,14 +223,6 @@ class DifferenceSystem(System):
         if self.model.K == 1 or least <= 0 or self.realigned(y)[0] is self:
             return None
         return lambda later: self.close(later) < least * self.size(later) ** 2
-
-    def tightening(self, y):
-        """1, because nothing cancels in eps_g."""
-        return 1.0
-
-    def change_of_eps_g(self, dy):
-        """0, because the error control of the differences controls the error of eps_g already."""
-        return 0.0
 
     def size(self, y):
         """Standard deviation x of all differences lambda_k - a_k together, at y (..., size)."""

@@ -5,7 +5,8 @@ import numpy as np
 from ..activations.bound import Bound
 from ..models import LowRank, Mixed
 from ._flow import finish, flow_for, gather
-from .closure import bind, rounding_floor
+from .binding import bind
+from .closure import rounding_floor
 from .system import System
 
 __all__ = ["MixedClosure", "MixedSystem", "is_mixed"]
@@ -49,8 +50,9 @@ class MixedClosure(Bound):
         return self.closures[0].error_size(S, w)
 
     def error_at(self, S, w):
-        """The mean error that a learning rule records."""
-        return self.closures[0].error_at(S, w)
+        """The mean error."""
+        tasks = zip(self.shares, self.split(S, w), strict=True)
+        return sum(weight * closure.error_at(S_i, w_i) for weight, (closure, _, _, S_i, w_i) in tasks)
 
     def split(self, S, w):
         """(closure, task, slice of its second layer in v, its S, its w) of each task."""
@@ -116,7 +118,7 @@ class MixedClosure(Bound):
     def scale_noise(self, factor):
         """Set ``factor`` times the label noise of each task."""
         for closure, task in zip(self.closures, self.tasks, strict=True):
-            closure.set_noise(factor * task.noise)
+            closure.change(noise=factor * task.noise)
 
 
 class MixedSystem(System):

@@ -1,4 +1,4 @@
-"""A model on a start as an ordinary differential equation in one packed vector, and the interface of such systems."""
+"""The flow of a model from a start, in its overlaps."""
 
 from functools import cached_property
 from typing import Any
@@ -6,55 +6,17 @@ from typing import Any
 import numpy as np
 
 from ..gaussian.two_point import LINEAR, QUADRATIC
-from ..models.state import State
-from ._flow import SPHERE, flow_for, gather, gather_groups, tightening
-from .closure import bind, rounding_floor
+from ._flow import SPHERE, gather, gather_groups, tightening
+from .binding import bind
+from .closure import rounding_floor
+from .differential_equation import DifferentialEquation
 from .packing import Packing
 from .psd import PSDProjection, singular
 from .velocity import ERROR_ROUNDING, Constants, Work
 
 
-class System:
-    """dy/dalpha = rhs(alpha, y) for the packed order parameters, with its work arrays.
-
-    Integrators and the stability analysis use the interface below.  A system in other variables (differences, moments)
-    is a subclass that implements it.
-
-    Order parameters:
-
-    * ``pack(state) -> y``, ``unpack(y) -> q, r, v`` (y may have leading axes), ``state(y, alpha) -> State``;
-      ``packing`` is the layout of y.
-    * ``close(y) -> eps_g`` evaluates the closure at y: it fills the arguments ``S, w`` and the results ``A, B, C, dv``.
-    * ``rhs(alpha, y) -> dy`` is the velocity; the attribute ``eps_g`` is set to the error at y.
-
-    At the y of the last ``close``:
-
-    * ``derivatives(exact) -> dA, dB, dC, ddv`` of the closure with respect to (triangle of Q, R, v).
-    * ``change_of_eps_g(dy)``, the first-order change of eps_g by an error dy of the overlaps.
-
-    Tolerances:
-
-    * ``unit(y)``, the scale of the entries of y, to which absolute tolerances are relative; 1 for overlaps.
-    * ``tightening(y)``, a factor <= 1 on the tolerances that keeps eps_g as accurate as the overlaps. It falls when
-      eps_g is below ``sensitive``, in units of its gradient times the overlaps.
-    * ``tolerance_fractions`` (n,), factors on the absolute tolerance for the entries of y.
-
-    Compiled code and schedules:
-
-    * ``kernel``, the compiled closure if this flow can be integrated in compiled code, else None.
-    * ``source`` (M, M, L) = tau, ``second_order``, ``decay``, ``decay_v``, the arguments of the kernels of the flow
-      besides the closure.
-    * ``enter(alpha)`` begins a segment between two knots of the schedule; it returns whether the flow jumps at alpha.
-    * ``at(alpha)`` sets the numbers of the flow at a time. The closure is always evaluated at the numbers of the model;
-      ``scaled`` multiplies its results by the factors of the schedule.
-    """
-
-    evaluator: Any = None
-    edge: float = np.inf  # end of the current segment between knots
-    u = u_v = 1.0
-    groups = 1  # number of groups of blocks with their own A, B, C
-    psd: PSDProjection | None = None  # the projection after every step, if the start is singular
-    refusal = ""  # why the schedule is invalid at a time, if it is
+class System(DifferentialEquation):
+    """dy/dalpha = rhs(alpha, y) for the packed overlaps, with its work arrays."""
 
     def __init__(self, model, start, evaluator=None, duplicate_units: Any = None, *, keep_psd=False):
         self.model, self.start, self.evaluator, self.duplicate_units = model, start, evaluator, duplicate_units
@@ -75,58 +37,9 @@ class System:
         self.A, self.B, self.C = np.zeros((G * K, K)), np.zeros((G * K, M)), np.zeros((G * K, K))
         self.dv = np.zeros(start.v.size)
         self.dS, self.dw = np.zeros_like(self.S), np.zeros_like(self.w)
-        self.eps_g = np.nan  # at the last evaluation
 
     def _bound(self):
         return bind(self.model)
-
-    def _set_noise(self, factor):
-        self.closure.set_noise(self.model.noise * factor)
-
-    def enter(self, alpha):
-        """Begin the segment between knots of the schedule that contains alpha; return whether the flow jumps there."""
-        if self.evaluator is None:
-            return False
-        later = self.evaluator.knots[self.evaluator.knots > alpha]
-        # stages at the end of a segment must be evaluated before the jump
-        self.edge = np.nextafter(later[0], -np.inf) if later.size else np.inf
-        return alpha in self.evaluator.jumps
-
-    def at(self, alpha):
-        """Set the numbers of the flow at alpha: factors u of A, B and u_v of dv, decays and the weight of C."""
-        if self.evaluator is None:
-            return
-        model = self.model
-        self.u, self.u_v, noise, decay, batch = factors = self.evaluator.factors(min(alpha, self.edge)).tolist()
-        if not all(0 <= x < np.inf for x in factors):
-            self.refusal = f"the schedule gives the factors {factors} at alpha = {alpha:g}; expected finite ones >= 0."
-            self.u = self.u_v = np.nan
-        self.decay = self.decay if model.spherical else model.eta * model.weight_decay[0] * self.u * decay
-        self.decay_v = model.eta_v * model.weight_decay[1] * self.u_v * decay
-        self.second_order = 0.0 if model.gradient_flow else self.u**2 / (model.batch_size * batch)
-        if self.evaluator.noisy:
-            self._set_noise(noise)
-
-    def scaled(self, A, B, C, dv):
-        """Closure, or a change of it, times the factors of the schedule; C is scaled by ``second_order`` instead."""
-        return (A, B, C, dv) if self.evaluator is None else (self.u * A, self.u * B, C, self.u_v * dv)
-
-    @cached_property
-    def flow(self):
-        """The kernel that turns closure matrices into velocities."""
-        return flow_for(*self.shape[:2], self.groups)
-
-    def velocity(self, y, A, B, C, dv, decays=(0.0, 0.0, 0.0), *, second_order=None, source=None):
-        """Velocity (n,) of the packed y (n,) for given A, B, C, dv.
-
-        ``decays`` are those of students and of v, and the drift; ``second_order`` and ``source`` are the system's by
-        default.
-        """
-        second_order = self.second_order if second_order is None else second_order
-        source, dy = self.source if source is None else source, np.empty(y.size)
-        (decay, decay_v, drift), trains_v = decays, self.model.trains_v
-        self.flow(y, self.s, self.p, source, A, B, C, dv, decay, decay_v, second_order, trains_v, dy, drift)
-        return dy
 
     @property
     def constants(self):
@@ -186,17 +99,6 @@ class System:
         """``close``, at sums over blocks."""
         gather(y, np.ones(1), *self.shape[1:], self.model.trains_v, self.S, self.w)
         return self._evaluate(self.S, self.w, self.A, self.B, self.C, self.dv)
-
-    def unit(self, y):
-        """Scale of the entries of y, to which tolerances are relative."""
-        return 1.0
-
-    def state(self, y, alpha=0.0):
-        """Y -> State at time alpha, with the constants of the start."""
-        q, r, v = self.unpack(y)
-        start = self.start
-        constant = {"tau": start.tau, "T": start.T, "s": start.s, "h": start.h, "nu": start.nu, "model": start.model}
-        return State(q=q, v=v, alpha=alpha, **self.model.split_rows(r), **constant)
 
     def _gather(self, y, S, w):
         """Fill the closure's arguments S and w from packed overlaps, or from a change of them."""
@@ -371,7 +273,7 @@ def fastest_rates(models, starts, S):
 def system_of(fun):
     """The system of which ``fun`` is the method ``rhs``; the solvers of this library need its structure."""
     system = getattr(fun, "__self__", None)
-    if not isinstance(system, System):
+    if not isinstance(system, DifferentialEquation):
         raise ValueError(
             f"fun = {fun!r}; expected the flow of the overlaps. Call overlaps.solve(model, start, alpha, method=...), "
             "or take a solver of scipy.integrate for other equations."

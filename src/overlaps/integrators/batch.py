@@ -42,9 +42,11 @@ import numpy as np
 from .._base import bar, check
 from .._base.lazy_compilation import compile_eagerly
 from .._base.parallel import run_all
-from ..activations.bound import KernelClosure, outputs
+from ..activations.bound import outputs
+from ..activations.kernel_closure import KernelClosure
 from ..flow import flow_for
-from ..flow.closure import bind, check_domain
+from ..flow.binding import bind
+from ..flow.closure import check_domain
 from ..flow.psd import far_from_singular, singular
 from ..flow.system import System, blocks_last, fastest_rate, fastest_rates, rates, weights_of
 from ..flow.velocity import compiled_schedule

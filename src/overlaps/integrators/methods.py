@@ -8,7 +8,7 @@ import scipy.integrate
 from scipy.integrate import RK45, OdeSolver
 
 from .._base import check
-from ..flow.closure import bind
+from ..flow.binding import bind
 from ..flow.system import System, fastest_rate
 from ..models.features import check_features
 from .bdf import StructuredBDF

@@ -4,7 +4,6 @@ A sampler is any callable ``(rng, n) -> (X, C)`` with arrays (n, N) and (n, D); 
 compared and pickled.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ __all__ = ["from_data", "gaussian", "rows"]
 __dir__ = public_dir(__name__)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Rows(Immutable):
     """Sampler that draws rows of a data set with replacement; made by :func:`rows`."""
 
@@ -31,7 +29,6 @@ class Rows(Immutable):
         return f"rows(n={len(self.X)}, N={self.X.shape[1]}, D={self.C.shape[1]})"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class JointGaussian(Immutable):
     """Sampler of centred Gaussian pairs; made by :func:`gaussian`."""
 

@@ -1,6 +1,5 @@
 """Runs of SGD with a teacher on latents; on the hidden manifold every run has its own features and spectrum."""
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -18,8 +17,7 @@ class Weights(NamedTuple):
     F: Any = None
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class CovariatesEnsemble(Runs):
+class CovariatesEnsemble(Runs, kw_only=True):
     """Independent runs of SGD with a teacher on latents, at common times; made by :func:`overlaps.simulate`.
 
     The weights are exact at finite N; Gaussian fields are exact for Gaussian samples, *heuristic* for others.
@@ -103,8 +101,7 @@ class CovariatesEnsemble(Runs):
         return model.start(W=W, W_star=W_star, nodes=nodes)
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ManifoldEnsemble(CovariatesEnsemble):
+class ManifoldEnsemble(CovariatesEnsemble, kw_only=True):
     """Independent runs of SGD on the hidden manifold, recorded at common times; made by :func:`overlaps.simulate`.
 
     The weights are exact at finite N; the covariances of the fields are exact for "exact" moments and Gaussian latents,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,7 +94,6 @@ NAMED_MAPS: dict[str, tuple[Callable, tuple[float, ...], Callable]] = {  # f, it
 }
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class FeatureMap(Immutable):
     """A function f applied to every entry of U = F c / sqrt(D), with its averages over u ~ N(0, scale^2).
 

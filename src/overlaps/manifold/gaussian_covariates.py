@@ -1,7 +1,7 @@
 """Inputs and latents with any joint covariance: a student on the former, a teacher on the latter."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,6 @@ from .covariates import checked_blocks
 from .ensemble import CovariatesEnsemble
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class GaussianCovariates(Model):
     """A model with given covariances of inputs and latents; see :func:`gaussian_covariates`, which makes it.
 

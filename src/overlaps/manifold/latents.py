@@ -4,7 +4,6 @@ A sampler is any callable ``(rng, n, D) -> array (n, D)``; those below can be pr
 pickled.
 """
 
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -20,8 +19,7 @@ Kind: TypeAlias = Literal["elementwise", "shared", "shared_vector"]
 Standardise: TypeAlias = Literal["none", "population", "sample"]
 
 
-@dataclass(frozen=True, eq=False)
-class Gaussian(Immutable):
+class Gaussian(Immutable, repr=True):
     """Sampler of independent N(0, scale^2) coordinates; made by :func:`gaussian`."""
 
     scale: float = 1.0
@@ -32,8 +30,7 @@ class Gaussian(Immutable):
         return c if self.scale == 1.0 else self.scale * c
 
 
-@dataclass(frozen=True, eq=False)
-class Mixture(Immutable):
+class Mixture(Immutable, repr=True):
     """Sampler of a Gaussian mixture with unit component covariances; made by :func:`mixture`."""
 
     kind: str

@@ -13,7 +13,7 @@ for centred inputs; (S15), (S16) have f(U_i) - a and E[f_i] E[f_j]; (S33) to (S3
 because script-T contains another rho (correct in the mean, 3e-3 off in R at D = 500).
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import combinations
 from typing import Any, ClassVar, NamedTuple
 
@@ -49,7 +49,6 @@ class LimitSpectrum(Spectrum):
     of_model: ClassVar[bool] = True
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class HiddenManifold(Model):
     r"""A model whose inputs are features of latents; made by :func:`hidden_manifold`, which describes the parameters.
 

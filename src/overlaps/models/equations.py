@@ -1,7 +1,6 @@
 """The equations that a model integrates, as text: LaTeX in a notebook, plain text in a terminal."""
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from .._base import Immutable
@@ -37,7 +36,6 @@ PLAIN = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Equations(Immutable):
     r"""Equations of one model: LaTeX in a notebook, plain text in a terminal; made by :meth:`overlaps.Model.equations`.
 

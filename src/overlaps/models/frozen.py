@@ -1,6 +1,6 @@
 """Frozen students: as additional units of the teacher, or with trained directions added to their weights."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -146,7 +146,6 @@ def checked_stages(models: Any, teacher: Any, students: Any) -> tuple:
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class LowRank(Variants, Immutable):
     """A frozen student plus trained directions; constructed by :func:`low_rank`.
 

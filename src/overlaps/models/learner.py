@@ -1,6 +1,5 @@
 """Students with a custom learning rule, in place of descent of the squared loss."""
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +11,6 @@ from .spectrum import Spectrum
 from .state import gram
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Learner(Model):
     """Students, teachers, inputs, and a :class:`overlaps.Rule`; constructed by :func:`learner`.
 

@@ -1,6 +1,6 @@
 """Tasks mixed in one step: every sample belongs to one of several tasks."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from .start import checked_start
 from .state import State
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Mixed(Variants, Immutable):
     r"""Several tasks, one of which is drawn for every sample: replay, interleaving, imbalance.
 

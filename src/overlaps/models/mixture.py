@@ -1,6 +1,5 @@
 """Inputs in classes: Gaussian mixtures whose components have means."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +14,6 @@ from .start import bartlett_factor, overlap_factor
 from .state import State, gram, reciprocal
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class GaussianMixture(Model):
     r"""Inputs in classes, :math:`x = \mu_c + z`, with a label for each class, a teacher, or both.
 

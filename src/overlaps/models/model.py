@@ -1,6 +1,6 @@
 """Models: student, teacher, inputs and learning rule."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,7 +17,6 @@ from .start import random_start, warn_coarse_step
 from .state import State, gram, reciprocal
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Model(Variants, Immutable):
     r"""A student, a teacher, the inputs and the learning rule.
 

@@ -1,7 +1,6 @@
 """Schedules: factors on the numbers of a model, as functions of the learning time."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +15,6 @@ NAMES = "eta", "eta_v", "noise", "weight_decay", "batch_size"
 N_CHECKED_TIMES = 200
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Schedule(Immutable):
     r"""A factor on a number of the model, as a function of the learning time alpha.
 

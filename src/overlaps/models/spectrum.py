@@ -1,6 +1,5 @@
 """Spectra of the input covariance: eigenvalues and the fraction of directions that have them."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 from typing import Any, ClassVar
@@ -14,7 +13,6 @@ from .._base import ArrayLike, Immutable, Integers, by_name, check
 EIGENVALUE_TOL = 1e-12
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Spectrum(Immutable):
     r"""Eigenvalues of the input covariance with their weights.
 

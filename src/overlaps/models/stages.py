@@ -1,7 +1,7 @@
 """Several tasks one after the other: one model for each interval of the learning time."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ from .schedule import in_model
 from .state import reciprocal
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Stages(Variants, Immutable):
     r"""Several models that one network learns one after the other: curricula, continual learning.
 

@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, ClassVar, Protocol, TypeVar, cast, overload
 
 import numpy as np
@@ -75,7 +75,6 @@ def of_state(function: Callable[..., R]) -> TakesState[R]:
     return cast(TakesState[R], call)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class State(OfModel, Variants, Immutable):
     r"""Order parameters, in the arrays of the right-hand side.
 

@@ -1,6 +1,5 @@
 """The optimal learning rate as a function of time: a search along exact gradients, and the greedy schedule."""
 
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -33,8 +32,7 @@ class SearchOptions(NamedTuple):
 SEARCH = SearchOptions()
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class OptimalSchedule(Optimum):
+class OptimalSchedule(Optimum, kw_only=True):
     """A locally optimal schedule beside the best constant; made by :func:`overlaps.optimal_schedule`.
 
     Attributes

@@ -1,6 +1,5 @@
 """Optimal shares of mixed tasks as functions of time, by a search along exact gradients."""
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,8 +31,7 @@ class ShareOptions(NamedTuple):
 SHARES = ShareOptions()
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Optimum(Immutable):
+class Optimum(Immutable, kw_only=True):
     """The result of a search over schedules, and the best constant."""
 
     knots: np.ndarray
@@ -50,8 +48,7 @@ class Optimum(Immutable):
         return f"{type(self).__name__}({numbers}, {state})"
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class OptimalShares(Optimum):
+class OptimalShares(Optimum, kw_only=True):
     """Locally optimal shares of mixed tasks; made by ``optimal_schedule(mixed, ..., control="shares")``.
 
     Attributes

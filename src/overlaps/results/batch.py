@@ -1,6 +1,5 @@
 """Results of a batch of integrations at common times."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -8,7 +7,7 @@ import numpy as np
 
 from .._base import ArrayLike, Floats, Immutable, Integers, check, read_only
 from .._base.signatures import Listed
-from ..flow.closure import bind
+from ..flow.binding import bind
 from ..flow.packing import Packing
 from ..models.schedule import Schedule
 from ..models.state import gram
@@ -17,8 +16,7 @@ from . import files, labelled, plotting
 from .trajectory import SummedTrajectory, Trajectory
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Batch(Listed, Immutable):
+class Batch(Listed, Immutable, kw_only=True):
     """Solutions of many problems of one shape at common times; made by :func:`overlaps.solve_many`.
 
     Attributes

@@ -3,7 +3,7 @@
 A result of Stages contains one result for each stage; its curves join those of the stages.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,7 @@ def _joined_curve(name, axis=None, *, doc):
     return property(lambda self: self._joined([getattr(result, name) for result in self.parts], axis), doc=doc)
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class _Staged(Views):
+class _Staged(Views, kw_only=True):
     """Base of solutions and runs of Stages: ``parts`` are the results of the stages, shown at the times in alpha."""
 
     model: Stages
@@ -155,8 +154,7 @@ class _Staged(Views):
         return "; ".join(dict.fromkeys(result.method for result in self.parts))
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class StagedTrajectory(_Staged):
+class StagedTrajectory(_Staged, kw_only=True):
     """Solution of the order-parameter equations through several tasks; made by ``solve(stages, ...)``.
 
     Attributes
@@ -208,8 +206,7 @@ class StagedTrajectory(_Staged):
         return self.parts[self.model.index(alpha) - self._first].at(alpha)
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class StagedEnsemble(Statistics, _Staged):
+class StagedEnsemble(Statistics, _Staged, kw_only=True):
     """Independent runs of finite-N SGD through several tasks; made by ``simulate(stages, ...)``.
 
     Attributes
@@ -271,8 +268,7 @@ class _OfTasks(_Blocks):
     _error_on = _Blocks._of_task
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class MixedTrajectory(_OfTasks, Trajectory):
+class MixedTrajectory(_OfTasks, Trajectory, kw_only=True):
     """Solution for tasks mixed in one step; made by ``solve(ov.Mixed(...), ...)``.
 
     Attributes
@@ -310,8 +306,7 @@ class MixedTrajectory(_OfTasks, Trajectory):
         return self._floor(floor)
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class MixedEnsemble(_OfTasks, Ensemble):
+class MixedEnsemble(_OfTasks, Ensemble, kw_only=True):
     """Independent runs of SGD on tasks mixed in one step; made by ``simulate(ov.Mixed(...), ...)``.
 
     Attributes
@@ -382,8 +377,7 @@ class _Adapted(_Blocks):
         return _error(*self.network())
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LowRankTrajectory(_Adapted, Trajectory):
+class LowRankTrajectory(_Adapted, Trajectory, kw_only=True):
     """Solution for directions that adapt frozen weights (:func:`overlaps.low_rank`); made by ``solve``.
 
     Attributes
@@ -420,8 +414,7 @@ class LowRankTrajectory(_Adapted, Trajectory):
         return self._floor(rounding_floor(*self.network()))
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LowRankEnsemble(_Adapted, Ensemble):
+class LowRankEnsemble(_Adapted, Ensemble, kw_only=True):
     """Independent runs of SGD in directions that adapt frozen weights; made by ``simulate``.
 
     Attributes

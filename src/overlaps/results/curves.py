@@ -1,6 +1,6 @@
 """Base classes of solutions and simulated runs: quantities that follow from Q, R, T, v along the learning time."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -9,7 +9,8 @@ import numpy as np
 from .._base import ArrayLike, Floats, Immutable, check, html, read_only
 from .._base.signatures import Listed
 from ..activations.classification import misclassified
-from ..flow.closure import bind, generalisation_error
+from ..flow.binding import bind
+from ..flow.closure import generalisation_error
 from ..models import Mixed, Model
 from ..models.schedule import Schedule, factors_on_s
 from ..models.start import LIMITS
@@ -110,8 +111,7 @@ def first_below(alpha: Floats, curve: Floats, level: float) -> float:
     return float(np.min(roots[roots >= alpha[i - 1]], initial=alpha[i] if curve[0] >= level else alpha[0]))
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class _Curves(Views):
+class _Curves(Views, kw_only=True):
     """Base of solutions and of runs: model, end, and the quantities that follow from Q, R, T, v."""
 
     model: Model
@@ -222,8 +222,7 @@ class _Curves(Views):
         return html.table(type(self).__name__, entries)
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class _Blocks(_Curves):
+class _Blocks(_Curves, kw_only=True):
     """Base of results with overlaps of every block, from which Q and R are computed."""
 
     q: np.ndarray
@@ -335,8 +334,7 @@ class Statistics:
         )
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Runs(Statistics, _Curves):
+class Runs(Statistics, _Curves, kw_only=True):
     """Base of the results of simulations."""
 
     N: int

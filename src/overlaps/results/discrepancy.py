@@ -1,6 +1,5 @@
 """Distance of simulated runs from a theory: the root mean square over logarithmically spaced times."""
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -19,8 +18,7 @@ class LogGrid(NamedTuple):
 LOG_GRID = LogGrid()
 
 
-@dataclass(frozen=True, eq=False)
-class Discrepancy(Immutable):
+class Discrepancy(Immutable, repr=True):
     """Distances of runs from the theory, entry by entry; made by :func:`overlaps.tlog_rmse`.
 
     Attributes

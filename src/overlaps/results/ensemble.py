@@ -1,6 +1,5 @@
 """Result of a simulation: independent runs of finite-N SGD."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -12,8 +11,7 @@ from ..stability.plateaus import Plateau, find
 from .curves import Runs, _Blocks, first_below
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Ensemble(Runs, _Blocks):
+class Ensemble(Runs, _Blocks, kw_only=True):
     """Independent runs of finite-N SGD, recorded at common times; made by :func:`overlaps.simulate`.
 
     Attributes

@@ -1,12 +1,12 @@
 """Result of an integration: order parameters along the learning time."""
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._base import Floats, check
-from ..flow.closure import bind, rounding_floor
+from ..flow.binding import bind
+from ..flow.closure import rounding_floor
 from ..integrators.evolve import evolve
 from ..models.features import check_features
 from ..models.state import State
@@ -58,8 +58,7 @@ class ClassErrors(NamedTuple):
     mean_fields: Any
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Solved(_Curves):
+class Solved(_Curves, kw_only=True):
     """Base of all solutions: method and tolerances, and estimates of the errors of eps_g."""
 
     nfev: int
@@ -147,8 +146,7 @@ class Solved(_Curves):
         return None if self.error_Q is None else Errors(*errors)
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Trajectory(Solved, _Blocks):
+class Trajectory(Solved, _Blocks, kw_only=True):
     """Solution of the order-parameter equations; made by :func:`overlaps.solve`.
 
     Attributes
@@ -328,8 +326,7 @@ class Trajectory(Solved, _Blocks):
         return self._state(alpha, solution, -1)
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SummedTrajectory(Solved):
+class SummedTrajectory(Solved, kw_only=True):
     """Solution without the overlaps of its blocks; made by ``solve(..., blocks=False)``.
 
     Attributes

@@ -1,10 +1,6 @@
 """The closure of any force, a first-class function: averages over the fields as sums over nodes.
 
-The parameters are HEADER_SIZE numbers and then arrays (``packed``): the numbers of the rule, values of the noise with
-their probabilities (or the nodes in its panels), planes on which the force breaks, cuts of a continuous noise, its law,
-the root of the tokens' covariance, and the quadrature. The last number of the header is the number of tokens whose
-fields S contains; it is 1 except in ``closure_of_groups``. A sample of T tokens has the fields lam (T K,), nu (T M,),
-token by token.
+A sample of T tokens has the fields lam (T K,), nu (T M,), token by token.
 """
 
 import math
@@ -19,6 +15,7 @@ from .._base.jit import MATRIX, REAL, VECTOR, jit, jit_user
 from .._base.lazy_compilation import has_entry_points
 from ..activations.bound import CLOSURE
 from ..gaussian.iterated import cut, nodes
+from ..gaussian.packed import matrix, vector
 from ..gaussian.tables import read
 from .laws import proper
 
@@ -29,6 +26,27 @@ class Signatures(NamedTuple):
     force: object  # (lam, nu, xi, theta, S, F, G)
     error: object  # (lam, nu, theta)
     chance: object  # (nu, theta, p)
+
+
+class RuleArrays(NamedTuple):
+    """Numbers of the arrays in the parameters of ``rule_closure``, which are (nan,) where a state was refused."""
+
+    # whether probabilities depend on the fields, number of normal noises, given coordinates and largest width of panels
+    # (``nodes``), number of tokens whose fields S contains: 1 except in ``closure_of_groups``
+    kind: int = 0
+    numbers: int = 1  # of the rule
+    values: int = 2  # of the noise
+    chances: int = 3
+    planes: int = 4  # on which the force breaks
+    cuts: int = 5  # of a continuous noise
+    scale: int = 6  # median and scale of its law, edges of its panels, its table: ``laws.Law.arrays``
+    edges: int = 7
+    table: int = 8
+    tokens: int = 9  # root of their covariance
+    points: int = 10  # the quadrature
+    weights: int = 11
+    x: int = 12  # nodes in each panel
+    p: int = 13
 
 
 class NodeLimits(NamedTuple):
@@ -55,7 +73,7 @@ TOKEN_SIGNATURES = Signatures(
 )
 # Signature of ``rule_closure``: three functions, then the arguments of a closure without the code of the teacher.
 AVERAGE_SIGNATURE = REAL(*map(types.FunctionType, SIGNATURES), *CLOSURE.args[:4], *CLOSURE.args[5:])
-HEADER_SIZE = 5  # see ``packed``
+ARRAY = RuleArrays()
 NODE_LIMITS = NodeLimits()
 
 
@@ -72,25 +90,6 @@ def flat(role, function, T, K, M):
         function(nu.reshape((T, M)), theta, p)
 
     return jit_user({"force": force, "error": error, "chance": chance}[role])
-
-
-def packed(by_chance, normal, units_of, quadrature, *arrays):
-    """One array for the kernel: a header, then each array after its shape, in the order of ``unpacked``."""
-    points, weights, given, width, x, p = quadrature
-    header = [by_chance, normal, given, width, units_of]
-    matrices = [np.atleast_2d(array) for array in (*arrays, x, p, weights, points)]
-    return np.concatenate([header, *(np.r_[x.shape, x.ravel()] for x in matrices)])
-
-
-@jit
-def array_at(parameters, at):
-    """The array (rows, columns) at an index of the parameters, and the index behind it."""
-    array, at = np.empty((int(parameters[at]), int(parameters[at + 1]))), at + 2
-    for i in range(len(array)):
-        for j in range(array.shape[1]):
-            array[i, j] = parameters[at]
-            at += 1
-    return array, at
 
 
 @jit
@@ -170,16 +169,16 @@ def solved(table, target, low, high):
 
 @jit
 def noise_nodes(z, cuts, law, x, p, positions, edges, xs, ps):
-    """Fill nodes of a continuous noise (``laws.Law.table``), cut at xi = c . z + t; return their number."""
-    median, scale, n = law[0], law[1], int(law[2])
-    table, count = law[3 + n :], 0
+    """Fill nodes of a continuous noise (``laws.Law.arrays``), cut at xi = c . z + t; return their number."""
+    (median, scale), ends, table = law
+    n, count = ends.size, 0
     for i in range(len(cuts)):
         position = cuts[i, z.size]
         for l in range(z.size):
             position += cuts[i, l] * z[l]
-        positions[i] = solved(table, math.asinh((position - median) / scale), law[3], law[2 + n])
-    for panel in range(3, n + 2):
-        for k in range(cut(z, 0, cuts, positions, law[panel], law[panel + 1], edges) - 1):
+        positions[i] = solved(table, math.asinh((position - median) / scale), ends[0], ends[n - 1])
+    for panel in range(n - 1):
+        for k in range(cut(z, 0, cuts, positions, ends[panel], ends[panel + 1], edges) - 1):
             h = edges[k + 1] - edges[k]
             for b in range(x.size):
                 t = edges[k] + h * x[b]
@@ -195,33 +194,26 @@ def unpacked(S, w, parameters, K):
 
     The first tuple holds theta, the number of units and S of one token, which are arguments of the force.
     """
-    by_chance, extra, given, width = parameters[0] > 0.0, int(parameters[1]), int(parameters[2]), parameters[3]
-    numbers, at = array_at(parameters, HEADER_SIZE)
-    values, at = array_at(parameters, at)
-    chances, at = array_at(parameters, at)
-    planes, at = array_at(parameters, at)
-    cuts, at = array_at(parameters, at)
-    law, at = array_at(parameters, at)
-    tokens, at = array_at(parameters, at)
-    x, at = array_at(parameters, at)
-    p, at = array_at(parameters, at)
-    weights, at = array_at(parameters, at)
-    # A view, because the array may be large.
-    columns = int(parameters[at + 1])
-    points = parameters[at + 2 : at + 2 + weights.size * columns].reshape(weights.size, columns)
+    by_chance, extra, given, width, T = vector(parameters, ARRAY.kind)
+    numbers, values = vector(parameters, ARRAY.numbers), vector(parameters, ARRAY.values)
+    chances = vector(parameters, ARRAY.chances).copy()  # filled where they depend on the fields
+    planes, cuts = matrix(parameters, ARRAY.planes), matrix(parameters, ARRAY.cuts)
+    tokens, points = matrix(parameters, ARRAY.tokens), matrix(parameters, ARRAY.points)
+    weights, x, p = vector(parameters, ARRAY.weights), vector(parameters, ARRAY.x), vector(parameters, ARRAY.p)
+    law = vector(parameters, ARRAY.scale), vector(parameters, ARRAY.edges), vector(parameters, ARRAY.table)
     token_root, inverse = root_of(S)
-    root = root_of_all(token_root, tokens, K, extra)
+    root = root_of_all(token_root, tokens, K, int(extra))
     forms, offsets = whitened_planes(planes, root)
-    points, mass, R = nodes(forms, offsets, points, weights[0], given, width, x[0], p[0])
-    units, token_S = of_one_token(S, K, int(parameters[4]))
-    xs, ps, theta = values[0], chances[0], np.empty(units + numbers.size)
+    points, mass, R = nodes(forms, offsets, points, weights, int(given), width, x, p)
+    units, token_S = of_one_token(S, K, int(T))
+    theta = np.empty(units + numbers.size)
     for k in range(theta.size):
-        theta[k] = w[k] if k < units else numbers[0, k - units]
-    inner = xs, ps  # for a cut law: the nodes in each panel
+        theta[k] = w[k] if k < units else numbers[k - units]
+    inner = values, chances  # for a cut law: the nodes in each panel
     if len(cuts) > 0:
-        m = (int(law[0, 2]) + len(cuts)) * inner[0].size
-        xs, ps = np.empty(m), np.empty(m)
-    noise = by_chance, xs, ps, cuts, law[0], *inner, np.empty(len(cuts)), np.empty(len(cuts) + 2)
+        m = (law[1].size + len(cuts)) * inner[0].size
+        values, chances = np.empty(m), np.empty(m)
+    noise = by_chance > 0, values, chances, cuts, law, *inner, np.empty(len(cuts)), np.empty(len(cuts) + 2)
     return (theta, units, token_S), (points, mass, root @ R.T), noise, inverse, R, tokens
 
 

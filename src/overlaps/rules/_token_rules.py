@@ -15,6 +15,7 @@ import math
 import numpy as np
 
 from .._base.jit import compile_once, jit, jit_user
+from ..gaussian.packed import vector
 from . import _rule
 
 
@@ -41,10 +42,7 @@ def force_on_all_tokens(token_functions, T, K, M):
 @jit
 def fill_law(parameters, T, counts, mean, square):
     """Fill the values of the noise with those of the sum over T - 1 tokens, and their probabilities."""
-    # Index of the values, which follow the numbers of the rule; the shape of each array precedes it.
-    at = _rule.HEADER_SIZE + 4 + int(parameters[_rule.HEADER_SIZE + 1])
-    m = int(parameters[at - 1])
-    chances = parameters[at + m + 2 : at + 2 * m + 2]
+    values, chances = vector(parameters, _rule.ARRAY.values), vector(parameters, _rule.ARRAY.chances)
     if counts:
         chances[:] = 0.0
         chances[0] = 1.0
@@ -54,7 +52,7 @@ def fill_law(parameters, T, counts, mean, square):
             chances[0] *= 1 - mean
         return
     spread = math.sqrt((T - 1) * max(square - mean * mean, 0.0))
-    parameters[at], parameters[at + 1] = (T - 1) * mean - spread, (T - 1) * mean + spread
+    values[0], values[1] = (T - 1) * mean - spread, (T - 1) * mean + spread
     chances[:2] = 0.5
 
 

@@ -6,8 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base import check
-from ..activations.bound import Bound, inner_steps, outputs
+from ..activations.bound import Bound, outputs
+from ..activations.finite_differences import exact_differences, inner_steps
 from ..gaussian.iterated import SIZES, Sizes, discrepancy, rules, settled_size
+from ..gaussian.packed import packed
 from ..gaussian.tables import NO_TABLE
 from . import _rule
 from .laws import LAWS, law_of, panel_nodes, proper
@@ -127,8 +129,8 @@ class RuleClosure(Bound):
         lam, nu, F = (x.reshape(T, -1, len(weights)) for x in (lam, nu, F))
         return np.concatenate([lam, nu], axis=1), F, G, weights
 
-    def _step_sizes(self, S):
-        return inner_steps(S)  # integrals of forces with breaks vary like angles
+    def _exact_derivatives(self, S, w):
+        return exact_differences(self, S, w, inner_steps(S))  # integrals of forces with breaks vary like angles
 
     def _values(self, parameters, S, w):
         """(A, B, g and eps_g, C) at unit rate."""
@@ -259,22 +261,19 @@ def arrays_of(rule):
     if by_token:  # the noise is the sum over the other tokens, see ``_token_rules``
         values = np.arange(float(rule.tokens)) if rule.others_moments[0] else np.zeros(2)
         chances = np.zeros(len(values))
-    laws, given = [], (values, chances, NO_TABLE)
+    laws, no_law = [], 3 * (NO_TABLE,)
     if rule.continuous and not extra:
         planes, cuts = _cut_planes(planes, rule.noise.support())
         laws = [law_of(rule.noise, reach) for reach in (LAWS.reach, LAWS.reach + LAWS.extra_reach)]
     sizes, by_chance = rules(n + extra, len(planes) > 0)
-    tables = [law.table() for law in laws] if len(cuts) else []
-
-    def noise_arrays(i):
-        if len(cuts):
-            return *panel_nodes(i), tables[i % 2]
-        return *laws[i % 2].nodes(i), NO_TABLE
+    tables = [law.arrays() for law in laws] if len(cuts) else []
 
     def array(i):
-        values, chances, law = noise_arrays(i) if laws else given
-        arrays = np.array(rule.numbers, float), values, chances, planes, cuts, law, root
-        return _rule.packed(rule.by_chance, extra, rule.tokens if rule.by_block else 1, sizes[i], *arrays)
+        noise = (values, chances) if not laws else panel_nodes(i) if len(cuts) else laws[i % 2].nodes(i)
+        points, weights, given, width, x, p = sizes[i]
+        kind = rule.by_chance, extra, given, width, rule.tokens if rule.by_block else 1
+        law = tables[i % 2] if tables else no_law
+        return packed(kind, rule.numbers, *noise, planes, cuts, *law, root, points, weights, x, p)
 
     return Sizes(len(sizes), array), by_chance
 

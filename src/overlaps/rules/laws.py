@@ -63,8 +63,11 @@ class Law(NamedTuple):
         used = weight * np.maximum(np.abs(xi - self.median) / self.scale, 1.0) ** 4 > 1e-25
         return xi[used], weight[used]
 
-    def table(self):
-        """The array for ``_rule.noise_nodes``: edges of panels, asinh((xi - median) / scale) and density as a table."""
+    def arrays(self):
+        """Arrays for ``_rule.noise_nodes``: (median, scale), edges of panels, asinh((xi - median) / scale) and density.
+
+        The last two are functions of t in one table.
+        """
         low, high = self.panels[0, 0], self.panels[-1, 1]
 
         def asinh_xi(t):
@@ -75,7 +78,7 @@ class Law(NamedTuple):
 
         edges = np.append(self.panels[:, 0], high)
         table = tabulate((asinh_xi, density), f"the noise {shown(self.noise)}", LAWS.panel_tol).data
-        return np.concatenate([[self.median, self.scale, len(edges)], edges, table])
+        return np.array([self.median, self.scale]), edges, table
 
 
 def panel_nodes(size):

@@ -1,7 +1,7 @@
 """Any local rule of learning: a force on the weights, its noise, and where it breaks."""
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, field, replace
 from functools import cached_property
 from pickle import PicklingError
 from typing import Any
@@ -22,7 +22,6 @@ TOLERANCES = (1e-8, 1e-3)  # defaults of ``Rule.tolerance`` for up to four field
 MAKERS: dict[str, Callable[..., "Rule"]] = {}  # functions that make the rules of the library, by name
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Rule(Immutable):
     r"""A local rule of learning: every sample moves the weights along the input, by a force that depends on the fields.
 

@@ -1,6 +1,5 @@
 """Fixed points of the flow, stable or not, by Newton's method."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +28,6 @@ class NewtonOptions(NamedTuple):
 NEWTON = NewtonOptions()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class FixedPoint(Immutable):
     """A fixed point of the flow and the accuracy reached; made by :func:`fixed_point`.
 

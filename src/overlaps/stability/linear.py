@@ -1,6 +1,5 @@
 """The flow linearised around a state: rates, modes, stability."""
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -50,7 +49,6 @@ def check_dense(n):
         )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Linearisation(Immutable):
     """Eigenvalues and modes of the flow at a state; made by :func:`linearise`, with the equations there.
 

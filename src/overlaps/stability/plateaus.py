@@ -7,7 +7,7 @@ of students.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -37,7 +37,6 @@ class PlateauCriteria(NamedTuple):
 CRITERIA = PlateauCriteria()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Plateau(Immutable):
     """A slow passage of a curve near a saddle of the flow; made by ``traj.plateaus()`` and :func:`overlaps.plateau`.
 

@@ -7,7 +7,7 @@ import operator
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import Any
 
@@ -26,7 +26,6 @@ from .files import item_of, value_of
 MAX_POINTS = 10**6
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Sweep(Immutable):
     """Values of a function at the points of a grid, in the order of the grid; made by :func:`sweep`.
 

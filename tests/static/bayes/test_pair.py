@@ -10,7 +10,7 @@ from scipy.linalg import logm
 
 from overlaps.static import HierarchicalTeacher
 from overlaps.static.bayes.pair import Pair
-from overlaps.static.bayes.posterior import Chain, Problem, data_set
+from overlaps.static.bayes.sampler import Chain, Problem, data_set
 
 HE3 = {3: 1.0}
 

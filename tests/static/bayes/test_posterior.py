@@ -8,7 +8,8 @@ from scipy.signal import lfilter
 
 from overlaps.static import HierarchicalTeacher, sample_posterior
 from overlaps.static.bayes.exact import standard_error
-from overlaps.static.bayes.posterior import Chain, Problem, _result, chains_agree, data_set, leap
+from overlaps.static.bayes.posterior import _result
+from overlaps.static.bayes.sampler import Chain, Problem, chains_agree, data_set, leap
 
 HE3 = {3: 1.0}
 

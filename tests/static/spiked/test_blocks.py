@@ -9,18 +9,17 @@ from oracles import ridge_draw
 
 from overlaps.static import SpikedRandomFeatures
 from overlaps.static.spiked import ridge as _ridge
-from overlaps.static.spiked.blocks import given_rows, iid_rows, letters, orthonormal_rows
+from overlaps.static.spiked.blocks import Eigenvalues, independent, orthonormal, rows_of
 from overlaps.static.spiked.draws import initial_rows
+from overlaps.static.spiked.letters import merged_letters
 
-ROWS = {"iid": iid_rows, "orthonormal": orthonormal_rows}
+ROWS = "iid", "orthonormal"
 BULK = (0.0, 0.6, 0.9, 2.5)
 
 
-def rows_of_bulk(c, beta, lam, fractions):
-    return given_rows(c, beta, lam, np.array(BULK), fractions)
-
-
-RESPONSES = ROWS | {"bulk": rows_of_bulk}
+def response_of(rows, c, beta, lam, fractions):
+    law = {"iid": independent(beta), "orthonormal": orthonormal, "bulk": Eigenvalues(np.array(BULK))}[rows]
+    return rows_of(law, c, beta, lam, fractions)
 
 
 def two_blocks(gamma=0.9, beta=1.0, rows="iid", fractions=(0.4, 0.6), **options):
@@ -145,7 +144,7 @@ def test_the_minimum_of_the_objective_has_slope_q2(rows, alpha, lam):
     assert slope / lam == pytest.approx(here.solve(alpha=alpha, lam=lam).q2.sum(), rel=2e-8)
 
 
-@pytest.mark.parametrize("rows", RESPONSES)
+@pytest.mark.parametrize("rows", [*ROWS, "bulk"])
 def test_derivatives_of_the_response(rng, rows):
     """dv/dVh and dT/dVh against differences, along all packed directions."""
     B, lam = 3, 0.3
@@ -153,7 +152,7 @@ def test_derivatives_of_the_response(rng, rows):
     packing = _ridge.BlockPairs(B)
     A = rng.standard_normal((B, B + 2)) / 2
     Vh = packing.pack(A @ A.T, rng.uniform(0.1, 1.0, B))
-    response = RESPONSES[rows](c, 0.8, lam, fractions)
+    response = response_of(rows, c, 0.8, lam, fractions)
     here, h = response(Vh), 1e-5
     for j in range(Vh.size):
         up, down = (response(Vh + sign * h * np.eye(Vh.size)[j]) for sign in (1, -1))
@@ -179,7 +178,7 @@ def test_response_is_the_trace_of_a_resolvent(rng, rows, p):
     V2 = np.array([np.sum(np.diag(G)[block == b]) for b in (0, 1)]) / p
     ends = np.eye(2)[block]
     V1 = ends.T @ (omega * G) @ ends / p
-    found = RESPONSES[rows](c, p / d, lam, fractions)(packing.pack(Vh1, Vh2))
+    found = response_of(rows, c, p / d, lam, fractions)(packing.pack(Vh1, Vh2))
     matrix, vector = packing.unpack(found.v)
     # self-averaging: traces fluctuate by 1/d
     assert np.allclose(vector, V2, rtol=4e-3) and np.allclose(matrix, V1, rtol=8e-3, atol=2e-3)
@@ -189,7 +188,7 @@ def test_response_is_the_trace_of_a_resolvent(rng, rows, p):
 
 
 def test_letters_are_merged_up_to_sign():
-    t, fractions = letters((1.0, -0.5, -1.0, 0.5, 2.0), (0.1, 0.2, 0.3, 0.15, 0.25))
+    t, fractions = merged_letters((1.0, -0.5, -1.0, 0.5, 2.0), (0.1, 0.2, 0.3, 0.15, 0.25))
     assert np.allclose(t, [0.5, 1, 2]) and np.allclose(fractions, [0.35, 0.4, 0.25])
     step = {"eta_tilde": 1.5, "alpha0": 2.0, "beta": 1.0}
     after = SpikedRandomFeatures.after_one_step

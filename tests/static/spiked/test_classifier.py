@@ -10,8 +10,8 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.stats import norm
 
 from overlaps.static import SpikedRandomFeatures, simulate_one_step
-from overlaps.static.spiked.draws import convex
 from overlaps.static.spiked.losses import LOSSES, SignLabels
+from overlaps.static.spiked.training import convex
 
 ONE = {"r": 1.2, "c": 1.1, "gamma": 0.9, "beta": 0.8}
 TWO = {"r": (0.7, 2.5), "c": (1.0, 1.6), "gamma": 0.9, "beta": 1.0, "fractions": (0.4, 0.6)}

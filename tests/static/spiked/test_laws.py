@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.integrate import quad
 
 from overlaps.static import SpikedRandomFeatures, simulate_one_step
-from overlaps.static.spiked.blocks import gauss_letters, law_of
+from overlaps.static.spiked.letters import gauss_letters, law_of
 
 STEP = {"student": np.tanh, "target": np.sin, "eta_tilde": 3.0, "alpha0": 8.0}
 POINT = {"alpha": 2.0, "lam": 0.1}

@@ -8,9 +8,10 @@ from numpy.testing import assert_allclose
 
 import overlaps as ov
 from overlaps.static import SpikedRandomFeatures
-from overlaps.static.spiked import spectrum as spectra
+from overlaps.static.spiked import edges
+from overlaps.static.spiked import resolvent as resolvents
 from overlaps.static.spiked.draws import initial_rows
-from overlaps.static.spiked.spectrum import _Law, _newton, _resolvent
+from overlaps.static.spiked.resolvent import Law, newton, resolvent
 
 NODES = np.linspace(-9, 9, 400)  # trapezoid rule for N(0, 1), exponentially accurate for tanh
 WEIGHTS = np.exp(-(NODES**2) / 2) / np.sum(np.exp(-(NODES**2) / 2))
@@ -133,7 +134,7 @@ def test_stieltjes_transform_of_the_density_is_V2(r, c, alpha, beta, student):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha, beta", [(1.5, 1.0), (0.5, 1.0), (1.0, 1.0)])
-def test_density_is_the_limit_of_the_complex_resolvent(alpha, beta):
+def test_density_is_the_limit_of_the_complexresolvent(alpha, beta):
     """Positive, zero outside the edges, a square root inside, equal to the smoothed density but for O(eps)."""
     model = features(1.2, 1.1, beta, np.sin)
     spectrum = model.spectrum(alpha=alpha, points=1600)  # spacing well below the width of the Lorentzian
@@ -146,16 +147,16 @@ def test_density_is_the_limit_of_the_complex_resolvent(alpha, beta):
     near = spectrum.density_at(high * (1 - np.array([1e-6, 1e-8])))
     assert_allclose(near[0] / near[1], 10, rtol=1e-3)
     x, eps = np.array([0.3 * high, 0.7 * high]), 1e-6
-    law = _Law(model, alpha)
-    v, converged = _resolvent(law, x)
+    law = Law(model, alpha)
+    v, converged = resolvent(law, x)
     assert np.all(converged) and np.all(v[0].imag > 0)
     F, _ = law(v, -x)
     assert np.max(np.abs(F)) < 1e-11
     # the measure itself, smoothed by a Lorentzian
     smooth = spectrum.weight @ (0.05 / ((x - spectrum.x[:, None]) ** 2 + 0.05**2))
     smooth += spectrum.atom * 0.05 / (x**2 + 0.05**2)
-    assert_allclose(_newton(law, v, -(x + 0.05j))[0][1].imag, smooth, rtol=1e-7)
-    assert_allclose(_newton(law, v, -(x + 1j * eps))[0][1].imag / np.pi, spectrum.density_at(x), rtol=1e-4)
+    assert_allclose(newton(law, v, -(x + 0.05j))[0][1].imag, smooth, rtol=1e-7)
+    assert_allclose(newton(law, v, -(x + 1j * eps))[0][1].imag / np.pi, spectrum.density_at(x), rtol=1e-4)
 
 
 @pytest.mark.parametrize("root", [np.nan, 1.0])
@@ -164,12 +165,12 @@ def test_every_interval_of_the_bulk_is_found(monkeypatch, root):
 
     Of two intervals, and of one that begins at zero.
     """
-    monkeypatch.setattr(spectra, "_root", lambda law, v, scale: root)
+    monkeypatch.setattr(edges, "root_near", lambda law, v, scale: root)
     for known in ([[1.3, 2.1], [5.2, 7.9]], [[0.0, 3.4]]):
         low, high = np.transpose(known)
         inside = lambda law, x: (np.any((x[:, None] >= low) & (x[:, None] < high), axis=1), np.zeros((2, x.size)))  # noqa: B023, E731
-        monkeypatch.setattr(spectra, "_inside", inside)
-        assert_allclose(spectra._edges(SimpleNamespace(largest=20.0)), known, rtol=1e-11)
+        monkeypatch.setattr(edges, "inside", inside)
+        assert_allclose(edges.bulk_edges(SimpleNamespace(largest=20.0)), known, rtol=1e-11)
 
 
 @pytest.mark.slow
@@ -207,7 +208,7 @@ def test_equations_at_a_positive_penalty_are_those_of_the_test_error(rows):
     """And their Jacobian is that of differences of second order."""
     model = features(1.2, 1.1, 0.8, **rows)
     point = model.solve(alpha=1.5, lam=0.3)
-    law, v, h = _Law(model, 1.5), np.array([[point.V1], [point.V2]]), 1e-5
+    law, v, h = Law(model, 1.5), np.array([[point.V1], [point.V2]]), 1e-5
     F, J = law(v, np.array([0.3]))
     assert_allclose(F, 0, atol=1e-11)
     for i, e in enumerate(h * np.eye(2)[:, :, None]):
@@ -238,7 +239,7 @@ def test_orthonormal_rows_have_a_spectrum_of_their_own(r, c, alpha, beta):
 def test_large_spikes_are_resolved(monkeypatch):
     """The rule over k follows the spike: a finer one changes nothing."""
     spectrum = features(7.0, 1.1, 0.8).spectrum(alpha=1.5, points=50)
-    monkeypatch.setattr(spectra, "SPECTRUM", spectra.SPECTRUM._replace(relative_step=0.2))
+    monkeypatch.setattr(resolvents, "RESOLVENT", resolvents.RESOLVENT._replace(relative_step=0.2))
     finer = features(7.0, 1.1, 0.8).spectrum(alpha=1.5, points=50)
     # samples of rare k, whose features are nearly equal, are few: they move the edge by 1e-4
     assert_allclose(spectrum.top, finer.top, rtol=5e-4)
@@ -257,7 +258,7 @@ def test_polynomial_students_have_no_upper_edge(monkeypatch):
     assert_allclose(spectrum.cdf_at(quantiles), [0.2, 0.5, 0.8, 0.95], atol=0.02)  # one draw
     assert spectrum.cdf_at(1e9) == pytest.approx(1, abs=1e-3)
     # what is cut off does not matter: without the inner samples' tail nothing inside changes
-    monkeypatch.setattr(spectra, "SPECTRUM", spectra.SPECTRUM._replace(max_k=6.0))
+    monkeypatch.setattr(resolvents, "RESOLVENT", resolvents.RESOLVENT._replace(max_k=6.0))
     assert_allclose(model.spectrum(alpha=1.5, points=100).cdf_at(quantiles), spectrum.cdf_at(quantiles), atol=1e-3)
 
 
@@ -267,14 +268,14 @@ def test_polynomial_students_have_no_upper_edge(monkeypatch):
 )
 def test_which_features_have_a_bound(student, unbounded):
     options = {} if isinstance(student, ov.Activation) else {"student_breakpoints": (0.0,)}
-    assert _Law(features(0.7, 1.2, 0.8, student, **options), 1.5).unbounded is unbounded
+    assert Law(features(0.7, 1.2, 0.8, student, **options), 1.5).unbounded is unbounded
 
 
 @pytest.mark.parametrize("rows, kap", [("iid", 0.0), ("iid", 1.3), ("orthonormal", -0.8)])
 def test_condition_of_finite_outliers_is_the_determinant_of_the_readout(rows, kap):
     """At lam > 0 the same expression is the determinant of the (m, theta) system over its first entry."""
     model = features(1.5, 1.3, 0.7, rows=rows, kap=kap)
-    law, lam = _Law(model, 1.1), 0.4
+    law, lam = Law(model, 1.1), 0.4
     table, point = model.coefficients, model.solve(alpha=1.1, lam=lam)
     dmu0 = np.array([np.tanh(1.5 * k + np.sqrt(1.3) * NODES) @ (WEIGHTS * (NODES**2 - 1)) for k in table.k]) / 2.6
     u = table.k * table.mu1 + kap * dmu0

@@ -83,8 +83,8 @@ def test_blocks_along_one_direction():
         expected = SpikedRandomFeatures(np.tanh, np.sin, r=r, gamma=0.9, **options).solve(alpha=2.0, lam=0.02)
         turned = np.outer(r, [0.6, 0.8])  # in a basis of two directions
         found = SpikedSubspace(np.tanh, np.sin, r=turned, gamma=[[0.54, 0.72]], **options).solve(alpha=2.0, lam=0.02)
-        for name in NUMBERS:
-            assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-8, err_msg=name)
+        for name in NUMBERS:  # V1 of orthonormal rows vanishes between blocks, up to rounding
+            assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-8, atol=1e-15, err_msg=name)
 
 
 # coefficients ---------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ def jacobian(model, Q, R, step=1e-6):
 
 
 def _raw_closure(model, Q, R):
-    from overlaps.flow.closure import bind
+    from overlaps.flow.binding import bind
 
     K, M = R.shape
     A, B, C, dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)

@@ -6,11 +6,11 @@
 
 from .animation import animate
 from .comparison import approach, compare, distance, fluctuations, plot_fluctuations
-from .curves import eigenvalues, plot, plot_batch, plot_stages, schedule
+from .curves import eigenvalues, plot, plot_batch, schedule
 from .sliders import explore
 from .styles import style
 
 __all__ = [
     "animate", "approach", "compare", "distance", "eigenvalues", "explore", "fluctuations", "plot", "plot_batch",
-    "plot_fluctuations", "plot_stages", "schedule", "style",
+    "plot_fluctuations", "schedule", "style",
 ]  # fmt: skip

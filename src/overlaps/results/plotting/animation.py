@@ -6,11 +6,11 @@ import numpy as np
 
 from ..._base import check
 from .curves import plot
-from .styles import LAYOUT, figure_size, grey, hues
+from .styles import LAYOUT, figure_size, grey, hues, resolved
 from .units import partners_of
 
 
-def animate(result: Any, frames: int = 100, xscale: str | None = None) -> Any:
+def animate(result: Any, frames: int = 100, xscale: str | None = None, yscale: str | None = None) -> Any:
     r"""Animate the matrices Q, R of a solution or of runs, and a point on the curve of the error.
 
     The times of the frames are equidistant on the axis of alpha; between records overlaps are interpolated linearly.
@@ -22,19 +22,20 @@ def animate(result: Any, frames: int = 100, xscale: str | None = None) -> Any:
         The result to show.
     frames : int
         Number of frames, twenty per second.
-    xscale : {"linear", "log"}, optional
-        Scale of alpha, as in :func:`plot`.
+    xscale, yscale : {"linear", "log"}, optional
+        Scales of alpha and of the error, as in :func:`plot`.
 
     Returns
     -------
     matplotlib.animation.FuncAnimation
-        ``.save("plateau.gif")`` writes a GIF, ``.save("plateau.mp4")`` a video if ffmpeg is installed; a notebook shows
-        it with buttons.
+        ``.save("plateau.gif")`` writes a GIF, ``.save("plateau.mp4")`` a video by the program ffmpeg; a notebook shows
+        it with buttons. Only the point, the time and the matrices are drawn anew in each frame.
 
     Raises
     ------
     ValueError
-        The result has a single record, there are less than two frames, or the scale is unknown.
+        The result has a single record, there are less than two frames, or a scale is unknown. By ``save``, before the
+        first frame: ffmpeg is not installed.
 
     Examples
     --------
@@ -48,11 +49,11 @@ def animate(result: Any, frames: int = 100, xscale: str | None = None) -> Any:
     >>> matplotlib.pyplot.close("all")
     """
     from matplotlib import pyplot as plt
-    from matplotlib.animation import FuncAnimation
     from matplotlib.colors import LinearSegmentedColormap
 
+    from .film import Film
+
     frames = check.count("frames", frames, least=2)
-    xscale = None if xscale is None else check.choice("xscale", xscale, ("linear", "log"))
     if result.alpha.size < 2:
         raise ValueError("animate() of a single record; solve or simulate over an interval, such as (0, 500).")
     names = ["Q", "R"] if result.model.M else ["Q"]
@@ -63,7 +64,7 @@ def animate(result: Any, frames: int = 100, xscale: str | None = None) -> Any:
     height = height + 2 if stacked else height
     fig, axes = plt.subplot_mosaic(panels, figsize=(width, height), layout="constrained", width_ratios=ratios)
     ax = axes["error"]
-    plot(result, ax=ax, xscale=xscale)
+    plot(result, ax=ax, xscale=xscale, yscale=yscale)
     teachers = _teachers(result)
     times, error, matrices = _frames(result, frames, ax.get_xscale() == "log", ax.get_yscale() == "log")
     if "R" in names:
@@ -78,31 +79,21 @@ def animate(result: Any, frames: int = 100, xscale: str | None = None) -> Any:
         axes[name].set_xticks(range(len(columns)), [str(k + 1) for k in columns])
         axes[name].set_yticks(range(result.model.K), [str(k + 1) for k in range(result.model.K)])
     fig.colorbar(images[-1], ax=[axes[name] for name in names], shrink=0.8)
-    (point,) = ax.plot(times[:1], error[:1], marker="o", color=grey(ax, 0.8), zorder=5)
+    (point,) = ax.plot(times[:1], error[:1], marker="o", color=grey(ax, 0.8), zorder=6)
+    time = ax.text(0.03, 0.04, "", transform=ax.transAxes, zorder=6)
+    frame = [spine for name in names for spine in axes[name].spines.values()]  # drawn on the matrices
 
     def show(i):
         point.set_data(times[i : i + 1], error[i : i + 1])
-        ax.set_title(rf"$\alpha$ = {times[i]:.3g}")
+        time.set_text(rf"$\alpha$ = {times[i]:.3g}")
         for name, image in zip(names, images, strict=True):
             image.set_data(matrices[name][i])
-        return [point, *images]
-
-    class NotebookAnimation(FuncAnimation):
-        """Animation that a notebook displays."""
-
-        def _repr_html_(self):
-            html = self.to_jshtml()
-            plt.close(fig)  # otherwise the inline backend also shows the last frame
-            return html
-
-        def save(self, filename, writer=None, *args, **options):
-            gif = str(filename).lower().endswith(".gif")
-            super().save(filename, writer or ("pillow" if gif else None), *args, **options)
+        return [*images, *frame, time, point]
 
     show(0)
     fig.draw_without_rendering()
     fig.set_layout_engine("none")  # the layout is computed once, not for every frame
-    return NotebookAnimation(fig, show, frames=frames, interval=50)  # milliseconds for each frame
+    return Film(fig, show, frames=frames, interval=50)  # milliseconds for each frame
 
 
 def _teachers(result):
@@ -114,7 +105,7 @@ def _teachers(result):
 
 def _frames(result, count, log_time, log_error):
     """Return the times of the frames, the error on the drawn line and the matrices at these times."""
-    curves = {x: getattr(result, x) for x in ("Q", "R", "eps_g")}
+    curves = {"Q": result.Q, "R": result.R, "eps_g": resolved(result, log_error)}
     mean = {x: curve.mean(axis=0) if result.is_ensemble else curve for x, curve in curves.items()}
     begin = result.alpha[result.alpha > 0][0] if log_time else result.alpha[0]
     times = (np.geomspace if log_time else np.linspace)(begin, result.alpha[-1], count)

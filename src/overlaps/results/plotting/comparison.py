@@ -1,6 +1,7 @@
 """Comparison of solutions, fluctuations at finite N and runs, in one figure and against N."""
 
 from collections.abc import Sequence
+from itertools import cycle
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,8 +9,10 @@ import numpy as np
 
 from ..._base import check
 from .curves import name, plot
-from .styles import LABELS, axis, grey, hues, legend, mark, pair_of_axes, single_axes
-from .units import draw_line, draw_overlaps, draw_runs, has_few_units, partners_of, units
+from .styles import LABELS, axis, faint_opacity, grey, hues, legend, mark, pair_of_axes, single_axes
+from .units import draw_error, draw_overlaps, has_few_units, partners_of, units
+
+DASHES: tuple[Any, ...] = "-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1))  # with eight colours, forty different lines
 
 
 def plot_fluctuations(result: Any, ax: Any = None, band: float = 2.0, **style: Any) -> Any:
@@ -61,12 +64,14 @@ def compare(
     ax: Any = None,
     plateaus: bool = False,
     xscale: str | None = None,
+    yscale: str | None = None,
 ) -> Any:
     r"""Draw theory, error bars of finite N and SGD of one network in one figure with a legend.
 
-    Each overlap has the same colour in all results. Solutions have lines (the first thin, later ones broad and pale),
-    runs have markers at their mean and quantile bands as in :meth:`Trajectory.plot`, and fluctuations have dashed means
-    with bands of two standard deviations.
+    The error of each result has a colour, and that of each solution a line of its own (solid, dashed, ...). Runs have
+    markers at their mean and quantile bands as in :meth:`Trajectory.plot`, fluctuations dashed means with bands of two
+    standard deviations. Beside one solution, the overlaps have the colours of students in all results; of several
+    solutions, the overlaps have the colour of the result, Q dashed and R solid.
 
     Parameters
     ----------
@@ -78,8 +83,8 @@ def compare(
         A new figure by default; a single Axes receives eps_g only.
     plateaus : bool
         Mark the plateaus of all solutions, as in :meth:`Trajectory.plot`.
-    xscale : {"linear", "log"}, optional
-        Scale of alpha.
+    xscale, yscale : {"linear", "log"}, optional
+        Scales of alpha and of the error, as in :meth:`Trajectory.plot`.
 
     Returns
     -------
@@ -107,27 +112,27 @@ def compare(
     """
     labels = _compared(results, labels)
     ax, axes = pair_of_axes(ax)
-    at_N = [hasattr(result, "trajectory") for result in results]
-    partners = partners_of(results[0].trajectory if at_N[0] else results[0])
-    counts, colours = {True: 0, False: 0}, hues(axes[0])
+    kinds = ["expansion" if hasattr(x, "trajectory") else "runs" if x.is_ensemble else "solution" for x in results]
+    partners = partners_of(results[0].trajectory if kinds[0] == "expansion" else results[0])
+    several, colours = max(map(kinds.count, ("expansion", "solution"))) > 1, hues(axes[0])
+    markers, dashes = cycle("os^Dv"), cycle(DASHES)
     # fluctuations are drawn last, because their bands are cut at the limits of the other curves
-    for i in np.argsort(at_N, kind="stable"):
+    for i in sorted(range(len(results)), key=lambda i: kinds[i] == "expansion"):
         result, color = results[i], colours[i % len(colours)]
-        if at_N[i]:
-            axis(axes[0], result.alpha, result.mean("eps_g"), LABELS.error, xscale)
-            _draw_expansion(axes, result, 2.0, color, labels[i], partners)
+        hue = color if several else None
+        if kinds[i] == "expansion":
+            axis(axes[0], result.alpha, result.mean("eps_g"), LABELS.error, xscale, yscale)
+            _draw_expansion(axes, result, 2.0, color, labels[i], partners, hue)
             continue
-        n = counts[result.is_ensemble]
-        counts[result.is_ensemble] += 1
-        style = {"marker": "os^Dv"[n % 5]} if result.is_ensemble else {"linewidth": 4, "alpha": 0.35} if n else {}
-        axis(axes[0], result.alpha, result.eps_g, LABELS.error, xscale)
-        draw = draw_runs if result.is_ensemble else draw_line
-        draw(axes[0], result.alpha, result.eps_g, color=color, label=labels[i], **style)
+        style = {"marker": next(markers)} if kinds[i] == "runs" else {}
+        line = style or {"linestyle": next(dashes)}
+        axis(axes[0], result.alpha, result.eps_g, LABELS.error, xscale, yscale)
+        draw_error(axes[0], result, color=color, label=labels[i], **line)
         for plateau in result.plateaus() if check.flag("plateaus", plateaus) and not result.is_ensemble else []:
             mark(axes[0], plateau)
         for panel in axes[1:]:
-            draw_overlaps(panel, result, xscale, partners, **style)
-    legend(axes[0])
+            draw_overlaps(panel, result, xscale, partners, hue, **style)
+    legend(axes[0], handlelength=2.6)  # long enough for all dashes
     return ax
 
 
@@ -152,14 +157,14 @@ def _compared(results, labels):
     return list(labels)
 
 
-def _draw_expansion(axes, result, band, color, label, partners):
+def _draw_expansion(axes, result, band, color, label, partners, hue=None):
     """Draw dashed means and bands of standard deviations; of many units only those of a student and its teacher."""
     names = ["eps_g", "Q", "R", *(["v"] if result.model.trains_v else [])]
     means, stds = (SimpleNamespace(model=result.model, **{n: f(n) for n in names}) for f in (result.mean, result.std))
     _band(axes[0], result.alpha, means.eps_g, band * stds.eps_g, color, positive=True, label=label)
     for panel in axes[1:]:
         axis(panel, result.alpha, None, "overlaps")
-        for mean, std in zip(units(panel, means, partners), units(panel, stds, partners), strict=True):
+        for mean, std in zip(*(units(panel, x, partners, hue) for x in (means, stds)), strict=True):
             if mean.matched or has_few_units(result.model):
                 _band(panel, result.alpha, mean.curve, band * std.curve, mean.style["color"])
 
@@ -169,7 +174,7 @@ def _band(ax, alpha, mean, half, color, positive=False, label=None):
     if positive and ax.get_yscale() == "log":  # a band that reaches zero is cut at the lower limit of the axis
         low = np.maximum(low, ax.get_ylim()[0])
     ax.plot(alpha, mean, color=color, linestyle="--", linewidth=1)
-    ax.fill_between(alpha, low, high, color=color, alpha=0.2, linewidth=0, label=label)
+    ax.fill_between(alpha, low, high, color=color, alpha=0.8 * faint_opacity(ax), linewidth=0, label=label)
 
 
 def fluctuations(ensembles, ax=None):

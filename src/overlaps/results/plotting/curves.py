@@ -6,19 +6,27 @@ import numpy as np
 
 from ..._base import check
 from .styles import LABELS, axis, grey, hues, legend, mark, pair_of_axes, single_axes
-from .units import draw_line, draw_overlaps, draw_runs
+from .units import draw_error, draw_line, draw_overlaps, draw_runs
 
 
-def plot(result: Any, ax: Any = None, plateaus: bool = False, xscale: str | None = None, **style: Any) -> Any:
+def plot(
+    result: Any,
+    ax: Any = None,
+    plateaus: bool = False,
+    xscale: str | None = None,
+    yscale: str | None = None,
+    **style: Any,
+) -> Any:
     r"""Draw eps_g (left) and the overlaps Q, R, v (right) of a Trajectory or an Ensemble against alpha.
 
     For several tasks (Stages or Mixed), the errors on all of them are drawn, and the switches are marked.
 
-    A trajectory is drawn as lines.  Runs are drawn as markers at their mean, and several runs also as a band between
-    the 16 % and 84 % quantiles.  Each student has a colour, which is full for R with its own teacher and faint for R
-    with the others.  The own teachers are those of the assignment with the largest sum of R_kj^2 / (Q_kk T_jj) at the
-    last record.  Q_kk is dashed (hollow markers), Q_kj grey.  Above K M = 16 each kind of overlap has a colour, and a
-    band from the smallest to the largest replaces overlaps other than those of a student with itself or its teacher.
+    A trajectory is drawn as lines; on a logarithmic axis eps_g ends where it falls to ``eps_floor``.  Runs are drawn as
+    markers at their mean, and several runs also as a band between the 16 % and 84 % quantiles.  Each student has a
+    colour, which is full for R with its own teacher and faint for R with the others.  The own teachers are those of the
+    assignment with the largest sum of R_kj^2 / (Q_kk T_jj) at the last record.  Q_kk is dashed (hollow markers), Q_kj
+    grey.  Above K M = 16 each kind of overlap has a colour, and a band from the smallest to the largest replaces
+    overlaps other than those of a student with itself or its teacher.
 
     Parameters
     ----------
@@ -28,9 +36,11 @@ def plot(result: Any, ax: Any = None, plateaus: bool = False, xscale: str | None
         A new figure by default; on a single Axes only the errors are drawn.  Empty Axes are scaled; labels and a legend
         are added if there are none.
     plateaus : bool
-        Mark the height of each plateau from its begin to its end, with its number of growing modes.
+        Mark the height of each plateau from its begin to its end, with its number of unstable directions.
     xscale : {"linear", "log"}, optional
         Scale of alpha; by default logarithmic if most records are early.
+    yscale : {"linear", "log"}, optional
+        Scale of the errors; by default logarithmic if they differ by more than a factor 30.
     **style
         Passed to matplotlib's ``plot``.
 
@@ -42,7 +52,7 @@ def plot(result: Any, ax: Any = None, plateaus: bool = False, xscale: str | None
     Raises
     ------
     ValueError
-        ``ax`` is not an Axes, or ``xscale`` is not a scale.
+        ``ax`` is not an Axes, or ``xscale`` or ``yscale`` is not a scale.
 
     Examples
     --------
@@ -63,15 +73,15 @@ def plot(result: Any, ax: Any = None, plateaus: bool = False, xscale: str | None
     ax, axes = pair_of_axes(ax)
     found_plateaus = result.plateaus() if check.flag("plateaus", plateaus) else []
     draw = draw_runs if result.is_ensemble else draw_line
-    by_task = hasattr(result.model, "models")
-    errors = np.array([result._error_on(i) for i in range(len(result.model))] if by_task else [result.eps_g])
-    axis(axes[0], result.alpha, errors, LABELS.error, xscale)
+    tasks = range(len(result.model)) if hasattr(result.model, "models") else ()
+    errors = np.array([result._error_on(i) for i in tasks] or [result.eps_g])
+    axis(axes[0], result.alpha, errors, LABELS.error, xscale, yscale)
     drawn, colours = {line.get_label() for line in axes[0].lines}, hues(axes[0])
-    for i, curve in enumerate(errors):
-        curve_style, text = {"label": name(result)}, f"task {i + 1}"
-        if by_task:
-            curve_style = {"color": colours[i % len(colours)], "label": None if text in drawn else text}
-        draw(axes[0], result.alpha, curve, **curve_style | style)
+    for i in tasks:
+        label = None if f"task {i + 1}" in drawn else f"task {i + 1}"
+        draw(axes[0], result.alpha, errors[i], **{"color": colours[i % len(colours)], "label": label} | style)
+    if not tasks:
+        draw_error(axes[0], result, **{"label": name(result)} | style)
     if getattr(result, "test_error", None) is not None:
         draw(axes[0], result.alpha, result.test_error, label="error on fresh samples", marker="x", linestyle="none")
     for plateau in found_plateaus:
@@ -85,16 +95,19 @@ def plot(result: Any, ax: Any = None, plateaus: bool = False, xscale: str | None
     return ax
 
 
-plot_stages = plot  # the same function for results of Stages
-
-
 def name(result):
     """Return the name of a result in a legend."""
     return f"SGD, N = {result.N}" if result.is_ensemble else "ODE, N → ∞"
 
 
 def plot_batch(
-    batch: Any, ax: Any = None, cmap: Any = "viridis", plateaus: bool = False, xscale: str | None = None, **style: Any
+    batch: Any,
+    ax: Any = None,
+    cmap: Any = "viridis",
+    plateaus: bool = False,
+    xscale: str | None = None,
+    yscale: str | None = None,
+    **style: Any,
 ) -> Any:
     """Draw eps_g of all trajectories of a Batch against alpha, coloured by their order.
 
@@ -107,10 +120,10 @@ def plot_batch(
     cmap : str or Colormap
         Colours, from the first trajectory to the last.
     plateaus : bool
-        Mark the heights of all plateaus from begin to end, for up to four trajectories with the numbers of growing
-        modes.
-    xscale : {"linear", "log"}, optional
-        Scale of alpha.
+        Mark the heights of all plateaus from begin to end, for up to four trajectories with the numbers of unstable
+        directions.
+    xscale, yscale : {"linear", "log"}, optional
+        Scales of alpha and of eps_g, as in :meth:`Trajectory.plot`.
     **style
         Passed to matplotlib's ``LineCollection``.
 
@@ -137,9 +150,9 @@ def plot_batch(
     style = {"linewidths": 1.0, "alpha": max(0.15, min(1.0, 20 / len(batch)))} | style
     lines = LineCollection(list(curves), array=np.arange(len(batch)), cmap=cmap, **style)
     found_plateaus = batch.plateaus() if check.flag("plateaus", plateaus) else []
-    axis(ax, batch.alpha, batch.eps_g, LABELS.error, xscale)
+    axis(ax, batch.alpha, batch.eps_g, LABELS.error, xscale, yscale)
     ax.add_collection(lines)
-    # plateaus of more trajectories are not annotated with their growing modes, because annotations would overlap
+    # plateaus of more trajectories are not annotated, because annotations would overlap
     max_annotated = 4
     for plateau in sum(found_plateaus, []):
         mark(ax, plateau, text=len(batch) <= max_annotated)

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._base import check
-from .styles import figure_size
+from .panels import Panels
+from .styles import figure_size, new_axes
 
 
 class SliderOptions(NamedTuple):
@@ -22,6 +23,7 @@ class SliderOptions(NamedTuple):
     # functions follow a moving slider; doubled: the figure lags behind the slider.
     slow_seconds: float = 0.1
     notebook_steps: int = 100  # steps of a continuous slider in a notebook
+    png_level: int = 1  # compression of pictures for a notebook, 0 to 9; 1 takes half of the time of the default 6
     message_width: int = 60  # characters in a line of a message
 
 
@@ -77,16 +79,22 @@ class View:
         else:
             if not hasattr(result, "plot"):
                 raise TypeError(f"f returned {check.shown(result)}; expected a result with a method plot(ax=).")
+            if self.result is None and hasattr(result, "eps_g"):
+                self.axes[0].set_yscale("log")
             self.result, complete = result, np.all(getattr(result, "success", True))
             self.message = "" if complete else str(result.message)
-            for ax in self.axes:
-                ax.clear()
-                ax.grid(alpha=0.25)
             self._note = None
+            self._sliders.panels.clear()
             result.plot(ax=self.axes if len(self.axes) > 1 else self.axes[0])
         self._show_message()
         self._sliders.draw(perf_counter() - start_time > SLIDERS.slow_seconds)
         self._ignore_sliders = False
+
+    def __repr__(self):
+        return f"View({', '.join(f'{name}={value!r}' for name, value in self.params.items())})"
+
+    def _ipython_display_(self):
+        """Show nothing more below a cell: the sliders are displayed when they are made."""
 
     def _show_message(self):
         if self._note is not None:
@@ -107,7 +115,7 @@ class _Window:
         self.figure: Any = plt.figure(figsize=(width, height + below), layout="constrained")
         subfigures: Any = self.figure.subfigures(2, 1, height_ratios=[height, below])
         upper, lower = subfigures
-        self.axes = tuple(upper.subplots(1, panels, squeeze=False)[0])
+        self.axes = tuple(new_axes(upper, 1, panels))
         self.controls, self._ranges, self._slow, self._pending = {}, ranges, False, lambda: None
         slider_axes = lower.subplots(len(ranges), 1, squeeze=False)[:, 0]
         for ax, (name, values) in zip(slider_axes, ranges.items(), strict=True):
@@ -115,6 +123,8 @@ class _Window:
             self.controls[name] = Slider(ax, name, low, high, valinit=low, valstep=step, initcolor="none")
             self.set_value(name, params[name])
             self.controls[name].on_changed(partial(self._changed, name, on_change))
+            self.controls[name].drawon = False  # it is drawn with the curves
+        self.panels = Panels(self.figure, self.axes, tuple(slider_axes))
         self.figure.canvas.mpl_connect("button_release_event", self._released)
 
     def set_value(self, name, value):
@@ -130,7 +140,9 @@ class _Window:
 
     def _changed(self, name, on_change, _):
         self._pending = partial(on_change, name, self._value(name))
-        if not (self._slow and self.controls[name].drag_active):
+        if self._slow and self.controls[name].drag_active:
+            self.panels.draw_on_copy()
+        else:
             self._released()
 
     def _released(self, event=None):
@@ -139,7 +151,7 @@ class _Window:
 
     def draw(self, slow):
         self._slow = slow
-        self.figure.canvas.draw_idle()
+        self.panels.draw()
 
 
 class _Notebook:
@@ -151,11 +163,14 @@ class _Notebook:
         except ImportError as missing:
             raise ImportError('sliders of a notebook need ipywidgets: pip install "overlaps[explore]".') from missing
         from IPython.display import display
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
         # a figure of pyplot would be shown a second time below the cell
         self.figure: Any = Figure(figsize=figure_size(5.5 * panels, 4.0), layout="constrained")
-        self.axes = tuple(self.figure.subplots(1, panels, squeeze=False)[0])
+        FigureCanvasAgg(self.figure)  # it is the canvas of the figure from now on
+        self.axes = tuple(new_axes(self.figure, 1, panels))
+        self.panels = Panels(self.figure, self.axes)
         # a fixed width, because some pages stretch images
         size = {"width": f"{self.figure.bbox.width:.0f}px", "max_width": "100%"}
         self.controls, self._image = {}, ipywidgets.Image(format="png", layout=size)
@@ -175,10 +190,13 @@ class _Notebook:
         self.controls[name].value = value
 
     def draw(self, slow):
+        from matplotlib.image import imsave
+
         for slider in self.controls.values():
             slider.continuous_update = not slow
-        buffer = BytesIO()
-        self.figure.savefig(buffer, format="png", dpi=100)
+        self.panels.draw()
+        buffer, options = BytesIO(), {"compress_level": SLIDERS.png_level}
+        imsave(buffer, self.figure.canvas.buffer_rgba(), format="png", pil_kwargs=options)
         self._image.value = buffer.getvalue()
 
 
@@ -187,7 +205,8 @@ def explore(f: Callable[..., Any], /, *, panels: int = 1, **ranges: Any) -> View
 
     In a notebook the sliders are ipywidgets, of the extra ``overlaps[explore]``; elsewhere they are those of
     matplotlib. The figure is updated while a slider moves, or if a result takes more than a tenth of a second, when the
-    slider is released. If the function raises a ValueError, its message is shown, and the last curve remains.
+    slider is released. Axes keep their limits while the curves fit, and an error has a logarithmic axis at first. If
+    the function raises a ValueError, its message is shown, and the last curve remains.
 
     Parameters
     ----------

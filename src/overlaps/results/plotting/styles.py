@@ -1,5 +1,7 @@
 """Style of figures: sizes, colours, axes and legends, and settings for papers and slides."""
 
+from functools import cache
+from importlib import resources
 from typing import NamedTuple
 
 import numpy as np
@@ -15,23 +17,14 @@ class Labels(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """When axes are logarithmic, and panels are stacked."""
+    """When axes are logarithmic, curves end, and panels are stacked."""
 
     log_ratio: float = 30.0  # ratio of the largest to the smallest positive number above which an axis is logarithmic
+    resolved_ratio: float = 10.0  # a curve that fell to its floor is drawn again above this many floors
     stacked_below: float = 5.0  # width of a figure in inches below which its panels are stacked vertically
 
 
-class Colours(NamedTuple):
-    """Colours of students, repeated cyclically: those of Okabe and Ito (2008), which the colour-blind can distinguish.
-
-    On light backgrounds wine replaces their yellow.
-    """
-
-    on_light: tuple = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255")
-    on_dark: tuple = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#5D6BD8", "#FFFFFF", "#D55E00")
-
-
-LABELS, LAYOUT, COLOURS = Labels(), Layout(), Colours()
+LABELS, LAYOUT = Labels(), Layout()
 
 
 class Style(dict):
@@ -56,7 +49,8 @@ def style(width: str = "column", *, dark: bool = False) -> Style:
     """Return a style of matplotlib for figures of one or two columns, on white paper or on dark slides.
 
     Figures of results made with it have its width (the panels of one column are stacked vertically) and letters of 8
-    points. The colour-blind can distinguish all colours, also those of the user's lines.
+    points. The colour-blind can distinguish all colours, also those of the user's lines. The same styles go by name:
+    ``plt.style.use("overlaps.column")``, ``"overlaps.page"``, ``["overlaps.page", "overlaps.dark"]``.
 
     Parameters
     ----------
@@ -88,29 +82,31 @@ def style(width: str = "column", *, dark: bool = False) -> Style:
     array([3.4, 4.4])
     >>> matplotlib.pyplot.close("all")
     """
-    sizes = {"column": (3.4, 2.4), "page": (7.0, 2.8)}  # inches
-    size = sizes[check.choice("width", width, tuple(sizes))]
-    dark = check.flag("dark", dark)
-    ink, paper, colours = ("#E6E6E6", "#111111", COLOURS.on_dark) if dark else ("k", "w", COLOURS.on_light)
-    inked = "text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"
-    return Style({
-        "figure.figsize": size, "figure.dpi": 150, "savefig.dpi": 300, "figure.constrained_layout.use": True,
-        "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7,
-        "legend.fontsize": 7, "legend.frameon": False, "lines.linewidth": 1.2, "lines.markersize": 3,
-        "axes.linewidth": 0.6, "xtick.major.width": 0.6, "ytick.major.width": 0.6, "grid.linewidth": 0.5,
-        "pdf.fonttype": 42, "axes.prop_cycle": f"cycler('color', {list(colours)})",
-        "figure.facecolor": paper, "axes.facecolor": paper, **dict.fromkeys(inked, ink),
-    })  # fmt: skip
+    width = check.choice("width", width, ("column", "page"))
+    return Style(_settings(width) | (_settings("dark") if check.flag("dark", dark) else {}))
+
+
+@cache
+def _settings(name):
+    """Return the settings of a style file, which ``plt.style.use("overlaps.<name>")`` reads as well."""
+    from matplotlib import rc_params_from_file
+
+    path = resources.files("overlaps") / f"{name}.mplstyle"
+    return dict(rc_params_from_file(str(path), use_default_template=False))
 
 
 def hues(ax):
-    """Return the colours of the students, for light or dark axes."""
-    return COLOURS.on_dark if np.mean(_ink(ax)) > 0.5 else COLOURS.on_light
+    """Return the colours of the students, repeated cyclically, for light or dark axes."""
+    return _settings("dark" if _is_dark(ax) else "column")["axes.prop_cycle"].by_key()["color"]
 
 
 def faint_opacity(ax):
     """Return the opacity of faint curves and bands, larger on a dark background."""
-    return 0.45 if np.mean(_ink(ax)) > 0.5 else 0.25
+    return 0.45 if _is_dark(ax) else 0.25
+
+
+def _is_dark(ax):
+    return np.mean(_ink(ax)) > 0.5
 
 
 def grey(ax, strength=0.35):
@@ -126,14 +122,19 @@ def _ink(ax):
     return np.array(to_rgb(ax.yaxis.label.get_color()))
 
 
+def new_axes(figure, rows=1, columns=1, **options):
+    """Return new Axes with a grid, in an array."""
+    axes = np.ravel(figure.subplots(rows, columns, **options))
+    for ax in axes:
+        ax.grid(alpha=0.25)
+    return axes
+
+
 def single_axes(ax):
     """Return the given Axes, or the Axes of a new figure."""
     from matplotlib import pyplot as plt
 
-    if ax is None:
-        ax = plt.subplots(figsize=figure_size(5.5, 4.0), layout="constrained")[1]
-        ax.grid(alpha=0.25)
-    return ax
+    return new_axes(plt.figure(figsize=figure_size(5.5, 4.0), layout="constrained"))[0] if ax is None else ax
 
 
 def pair_of_axes(ax):
@@ -144,10 +145,8 @@ def pair_of_axes(ax):
         width, height = figure_size(10.0, 4.0)
         stacked = width < LAYOUT.stacked_below
         shape, height = ((2, 1), height + 2.0) if stacked else ((1, 2), height)
-        _, ax = plt.subplots(*shape, figsize=(width, height), sharex=stacked, layout="constrained")
+        ax = new_axes(plt.figure(figsize=(width, height), layout="constrained"), *shape, sharex=stacked)
         ax[0].xaxis.label.set_visible(not stacked)
-        for panel in ax:
-            panel.grid(alpha=0.25)
     axes = np.array(ax, dtype=object, ndmin=1)
     if not axes.size or not all(hasattr(a, "plot") for a in axes):
         raise check.refused("ax", ax, "matplotlib Axes, or a pair of them such as plt.subplots(1, 2)[1].")
@@ -163,25 +162,51 @@ def figure_size(width, height):
 
 
 def mark(ax, plateau, text=True):
-    """Draw a thin line at the height of a plateau, from its begin to its end, with its number of growing modes."""
+    """Draw a line at the height of a plateau, from its begin to its end, with its number of unstable directions."""
     colour = grey(ax, 0.7)
     ax.plot(plateau.alpha, [plateau.height] * 2, color=colour, linewidth=0.8)
-    if text:
-        label = "rates unknown" if plateau.growing < 0 else f"{plateau.growing} growing"
-        # below the line, because the curve comes from above
-        options = {"xytext": (2, -3), "va": "top", "textcoords": "offset points", "fontsize": 7, "color": colour}
-        ax.annotate(label, (plateau.alpha[0], plateau.height), **options)
+    label = f"{plateau.growing} unstable direction{'s' * (plateau.growing != 1)}"
+    label = "rates unknown" if plateau.growing < 0 else label
+    # a falling curve comes from above on the left and leaves to below on the right
+    sides = [(plateau.alpha[0], (2, 3), "left", "bottom"), (plateau.alpha[1], (-2, -3), "right", "top")]
+    ax.autoscale_view()
+    middle = (ax.transData - ax.transAxes).transform([(x, plateau.height) for x in plateau.alpha])[:, 0].mean()
+    others = [other.get_window_extent() for other in ax.texts]
+    for x, xytext, ha, va in (sides if middle < 0.5 else sides[::-1]) if text else ():
+        options = {"textcoords": "offset points", "fontsize": 7, "color": colour}
+        note = ax.annotate(label, (x, plateau.height), xytext, ha=ha, va=va, **options)
+        box = note.get_window_extent()
+        if ax.bbox.containsx(box.x0) and ax.bbox.containsx(box.x1) and not box.count_overlaps(others):
+            break
+        note.remove()  # without room on either side, the line alone remains
 
 
-def axis(ax, alpha, curve, label, xscale=None):
-    """Set the scales of empty axes that the user has not scaled, and missing labels."""
-    xscale = None if xscale is None else check.choice("xscale", xscale, ("linear", "log"))
+def resolved(result, log):
+    """Return eps_g; for a solution on a logarithmic axis nan where it is rounding.
+
+    A curve that has fallen to its ``eps_floor`` is shown again when it exceeds the floor by a factor.
+    """
+    if not log or result.is_ensemble:
+        return result.eps_g
+    eps_g, floor, index = result.eps_g, result.eps_floor, np.arange(result.alpha.size)
+    fell, rose = (
+        np.maximum.accumulate(np.where(there, index, -1))
+        for there in (eps_g <= floor, eps_g > LAYOUT.resolved_ratio * floor)
+    )
+    return np.where(fell > rose, np.nan, eps_g)
+
+
+def axis(ax, alpha, curve, label, xscale=None, yscale=None):
+    """Set the given scales, those of empty axes that the user has not scaled, and missing labels."""
+    for name, scale in (("x", xscale), ("y", yscale)):
+        if scale is not None:
+            ax.set(**{f"{name}scale": check.choice(f"{name}scale", scale, ("linear", "log"))})
     positive = alpha[alpha > 0]
     # several decades of recorded times, most of them early: steps of the solver, or logarithmic times
     early = positive.size > 2 and positive[-1] / np.median(positive) > LAYOUT.log_ratio
-    if xscale or (early and _is_unset(ax, "x")):
-        ax.set_xscale(xscale or "log")
-    if curve is not None:
+    if xscale is None and early and _is_unset(ax, "x"):
+        ax.set_xscale("log")
+    if yscale is None and curve is not None:
         visible = curve[curve > 0]
         if visible.size and visible.max() / visible.min() > LAYOUT.log_ratio and _is_unset(ax, "y"):
             ax.set_yscale("log")
@@ -198,7 +223,10 @@ def _is_unset(ax, name):
 
 
 def legend(ax, **style):
-    """Draw the legend of all labelled curves; it replaces an earlier one of this package."""
+    """Draw the legend of all labelled curves and return it; it replaces an earlier one of this package."""
     old, group = ax.get_legend(), "overlaps"  # a legend without this group id is the user's, and is kept
     if (old is None or old.get_gid() == group) and ax.get_legend_handles_labels()[1]:
-        ax.legend(**{"frameon": False} | style).set_gid(group)
+        new = ax.legend(**{"frameon": False} | style)
+        new.set_gid(group)
+        return new
+    return None

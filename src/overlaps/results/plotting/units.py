@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .styles import axis, faint_opacity, grey, hues, legend
+from .styles import axis, faint_opacity, grey, hues, legend, resolved
 
 
 class OverlapFigure(NamedTuple):
@@ -17,6 +17,13 @@ class OverlapFigure(NamedTuple):
 
 
 FIGURE = OverlapFigure()
+# names of several overlaps of one kind: of a student with itself or its teacher (or class 1), and all others
+NAMES = {
+    "Q": ("$Q_{kk}$", "$Q_{kj}$"),
+    "R": ("$R$, own", "$R$, others"),
+    "m": ("$m_{k1}$", "$m$, others"),
+    "v": ("$v_k$", ""),
+}
 
 
 @dataclass
@@ -46,14 +53,18 @@ def partners_of(result):
     return dict(zip(*linear_sum_assignment(score.mean(axis=tuple(range(score.ndim - 2))), maximize=True), strict=True))
 
 
-def units(ax, result, partners=None):
-    """Return the curves of a figure: the upper triangle of Q, R, means of classes, and v if it is trained."""
+def units(ax, result, partners=None, hue=None):
+    """Return the curves of a figure: the upper triangle of Q, R, means of classes, and v if it is trained.
+
+    All have the colour ``hue`` if it is given, otherwise each student has one.
+    """
     partners = partners_of(result) if partners is None else partners
     model, Q, R = result.model, result.Q, result.R
-    colours = [hues(ax)[k % len(hues(ax))] for k in range(R.shape[-2])]
+    colours = [hue or hues(ax)[k % len(hues(ax))] for k in range(R.shape[-2])]
     norm_styles = [{"color": x, "linestyle": "--", "markerfacecolor": "none"} for x in colours]
+    between = {"color": grey(ax)} if hue is None else norm_styles[0] | {"alpha": faint_opacity(ax)}
     curves = [
-        Curve("Q", i == j, curve, rf"$Q_{{{i + 1}{j + 1}}}$", norm_styles[i] if i == j else {"color": grey(ax)})
+        Curve("Q", i == j, curve, rf"$Q_{{{i + 1}{j + 1}}}$", norm_styles[i] if i == j else between)
         for i, j, curve in _entries(Q)
         if i <= j
     ]
@@ -76,10 +87,13 @@ def has_few_units(model):
     return model.K * max(model.M, 1) <= FIGURE.max_curves
 
 
-def draw_overlaps(ax, result, xscale=None, partners=None, **style):
-    """Draw every overlap, or overlaps between many units as bands; each label appears once in the legend."""
+def draw_overlaps(ax, result, xscale=None, partners=None, hue=None, **style):
+    """Draw every overlap, or overlaps between many units as bands; each label appears once in the legend.
+
+    With a ``hue`` all curves have this colour, and the legend names kinds of overlaps.
+    """
     draw = draw_runs if result.is_ensemble else draw_line
-    entries, single, colours = units(ax, result, partners), has_few_units(result.model), hues(ax)
+    entries, single, colours = units(ax, result, partners, hue), has_few_units(result.model), hues(ax)
     named = {artist.get_label() for artist in [*ax.lines, *ax.collections]}
     axis(ax, result.alpha, None, "overlaps", xscale)
     # colours and labels are fixed, so that runs and solutions of an overlap match
@@ -89,11 +103,12 @@ def draw_overlaps(ax, result, xscale=None, partners=None, **style):
         matched, others = ([x for x in of_kind if x.matched is own] for own in (True, False))
         # others of Q share an entry of the legend because all are grey
         shared = len(others) > (1 if kind == "Q" else FIGURE.max_entries)
-        texts = {"own": rf"${kind}$, own" if others else f"${kind}$", "others": rf"${kind}$, others"}
-        for entry in of_kind if single else matched:
-            text = texts["own" if entry.matched else "others"]
-            text = entry.label if single and (entry.matched or not shared) else text
-            line_style = entry.style if single else entry.style | {"color": colours[number], "linewidth": 0.8}
+        color, (own, other) = hue or colours[number], NAMES[kind]
+        # in the legend of kinds, own overlaps come first
+        for entry in matched if not single else [*matched, *others] if hue else of_kind:
+            text = own if entry.matched else other
+            text = entry.label if single and not hue and (entry.matched or not shared) else text
+            line_style = entry.style if single else entry.style | {"color": color, "linewidth": 0.8}
             if result.is_ensemble:  # only markers
                 line_style = {key: x for key, x in line_style.items() if key != "linestyle"}
             opacity = {"alpha": line_style.get("alpha", 1.0) * style["alpha"]} if "alpha" in style else {}
@@ -102,11 +117,13 @@ def draw_overlaps(ax, result, xscale=None, partners=None, **style):
             named.add(text)
         if others and not single:
             curves = np.array([x.curve.mean(axis=0) if result.is_ensemble else x.curve for x in others])
-            text = None if texts["others"] in named else texts["others"]
-            band = {"color": colours[number], "alpha": faint_opacity(ax), "linewidth": 0, "label": text}
+            text = None if other in named else other
+            band = {"color": color, "alpha": faint_opacity(ax), "linewidth": 0, "label": text}
             ax.fill_between(result.alpha, curves.min(axis=0), curves.max(axis=0), **band)
     options = {"frameon": True, "edgecolor": "none", "handlelength": 1.4, "columnspacing": 1.0}
-    legend(ax, ncols=FIGURE.legend_columns, fontsize="small", **options)
+    drawn = legend(ax, ncols=FIGURE.legend_columns, fontsize="small", **options)
+    for handle in drawn.legend_handles if drawn and hue and single else []:
+        handle.set_color(grey(ax, 0.8))  # kinds of overlaps are those of all results
     _extend_above(ax, entries)
 
 
@@ -124,6 +141,13 @@ def _entries(x):
     return [(i, c, x[..., i, c]) for i in range(x.shape[-2]) for c in range(x.shape[-1])]
 
 
+def draw_error(ax, result, **style):
+    """Draw eps_g of a solution or of runs; the axis of alpha also covers times where it is not resolved."""
+    draw = draw_runs if result.is_ensemble else draw_line
+    draw(ax, result.alpha, resolved(result, ax.get_yscale() == "log"), **style)
+    ax.update_datalim([(result.alpha[-1], 1.0)], updatey=False)
+
+
 def draw_line(ax, alpha, curve, /, **style):
     """Draw a curve of a solution."""
     ax.plot(alpha, curve, **style)
@@ -135,4 +159,5 @@ def draw_runs(ax, alpha, curves, /, **style):
     (line,) = ax.plot(alpha, curves.mean(axis=0), **style)
     if len(curves) > 1:
         low, high = np.quantile(curves, [0.16, 0.84], axis=0)
-        ax.fill_between(alpha, low, high, color=line.get_color(), alpha=0.2 * (line.get_alpha() or 1), linewidth=0)
+        opacity = 0.8 * faint_opacity(ax) * (line.get_alpha() or 1)
+        ax.fill_between(alpha, low, high, color=line.get_color(), alpha=opacity, linewidth=0)

@@ -5,7 +5,7 @@ feature, q = m(lambda), with all its transitions, and ``fixed_points`` finds eve
 the features. They are used by ``teacher`` (finite k), whose results are in ``solutions``, and by the limits
 ``power_law``, ``subcritical`` and ``equal``. ``labels`` has the true law of a label in place of a Gaussian one,
 ``exact`` the solutions with it, and ``pair`` solves for two features with overlaps between them.
-``posterior`` samples at finite size, and ``student`` trains a finite network for comparison.
+``posterior`` samples at finite size (``sampler``), and ``student`` trains a finite network for comparison.
 
 To add a law of readouts in the limit of many features, derive a class from ``power_law.Limit``: its fields are the
 law's parameters, followed by the noise and the activation; ``channel`` is inherited. To add a family of g, add a

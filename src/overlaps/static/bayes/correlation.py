@@ -143,7 +143,10 @@ def correlation_of(activation, *, remove=None, allow_degree2=False):
     if c.size > 2 and c[2] > 0 and not allow_degree2:
         raise _degree2(activation, c[2])
     if c.size <= 3 and not (c.size == 3 and allow_degree2):
-        raise _too_low(activation)
+        raise ValueError(
+            f"activation = {activation!r} has no component of degree 3 or more; expected one, because lower degrees do "
+            "not distinguish features. Try ov.tanh, ov.relu or {3: 1.0}." + check.see("bayes", "Equations")
+        )
     return Correlation(tuple(c.tolist()))
 
 
@@ -166,13 +169,6 @@ def _degree2(activation, c2):
         f"activation = {activation!r} has a component of degree 2 (c_2 = {c2:.3g}); expected none, because "
         "its features do not decouple at n ~ d^2. Remove it with remove=(0, 1, 2), or accept the approximation with "
         "allow_degree2=True." + check.see("bayes", "Equations")
-    )
-
-
-def _too_low(activation):
-    return ValueError(
-        f"activation = {activation!r} has no component of degree 3 or more; expected one, because lower degrees do not "
-        f"distinguish features. Try ov.tanh, ov.relu or {{3: 1.0}}." + check.see("bayes", "Equations")
     )
 
 

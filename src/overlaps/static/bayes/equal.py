@@ -1,7 +1,6 @@
 """Equal readouts: all features are learned at once."""
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +11,6 @@ from .branches import Jump, transitions
 from .power_law import Limit
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class EqualReadouts(Limit):
     r"""All readouts equal, v_i^2 = 1/k: all features are learned at once. Data are counted as A = nu/k = alpha/gamma.
 

@@ -128,11 +128,8 @@ class ExactPoints:
             size = float(np.max(np.abs(image - x)))
             if size < EXACT.iteration_tol:
                 break
-            history = (
-                [*history[-EXACT.history :], (image, image - x)]
-                if size < min(EXACT.acceleration_start, 2 * last)
-                else []
-            )
+            near = size < min(EXACT.acceleration_start, 2 * last)
+            history = [*history[-EXACT.history :], (image, image - x)] if near else []
             last, x = size, image
             if len(history) > 1:
                 images, rests = (np.diff(y, axis=0).T for y in zip(*history, strict=True))

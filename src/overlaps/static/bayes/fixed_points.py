@@ -92,10 +92,8 @@ class FixedPoints:
         """
         s_j, nu = s[j], s[j] * noisy[j]
         i = np.searchsorted(self._transitions, s_j)
-        left, right = (
-            self._transitions[i - 1] * (1 + FIXED_POINTS.side_rtol),
-            self._transitions[i] * (1 - FIXED_POINTS.side_rtol),
-        )
+        left = self._transitions[i - 1] * (1 + FIXED_POINTS.side_rtol)
+        right = self._transitions[i] * (1 - FIXED_POINTS.side_rtol)
         low = nu / noisy[np.argmax(s[1 : j + 1] * noisy[:j] >= nu)]
         high = nu / noisy[-1 - np.argmax((s[j:-1] * noisy[j + 1 :] <= nu)[::-1])]
         for _ in range(FIXED_POINTS.max_uniqueness_iterations):
@@ -219,10 +217,8 @@ class FixedPoints:
         low, high = extent
         roots = self._crossings(nu, *scan[:2])
         if scan[2] and roots:
-            best, width = (
-                self._largest(nu, roots),
-                (high / low) ** (4 / FIXED_POINTS.max_transitions),
-            )  # several left-out transitions wide
+            best = self._largest(nu, roots)
+            width = (high / low) ** (4 / FIXED_POINTS.max_transitions)  # several left-out transitions wide
             local_scan = self._scan(max(best / width, low), min(best * width, high))
             roots = merge(roots, self._crossings(nu, *local_scan[:2]))
         # If the scan fails to find any, return the better end; its residual then shows the failure.
@@ -230,9 +226,8 @@ class FixedPoints:
 
     def _crossings(self, nu, s, values):
         roots = crossings(lambda x: self.nu(x) - nu, s, values >= nu, xtol=1e-300, rtol=1e-15)
-        return [
-            s for s in roots if abs(self.nu(s) - nu) <= 1e-9 * nu
-        ]  # a change of sign at a left-out transition is no root
+        # a change of sign at a left-out transition is no root
+        return [s for s in roots if abs(self.nu(s) - nu) <= 1e-9 * nu]
 
     def _extreme(self, a, b, sign):
         """Minimum (sign = 1) or maximum (sign = -1) of nu(s) between a and b."""

@@ -192,9 +192,8 @@ class LabelLaw:
         if k == 1 or self.parity > 0:  # diagonal by the symmetry w_i -> -w_i
             return 0.0
         tables = [self.table(i, x) for i, x in enumerate(q)]
-        pair = [
-            j for j in range(k) if np.sum(self.group[:j] == self.group[j]) < 2
-        ]  # at most two of each group, by symmetry
+        # at most two of each group, by symmetry
+        pair = [j for j in range(k) if np.sum(self.group[:j] == self.group[j]) < 2]
         vectors, weight = self._joint()
         G = np.zeros((len(pair), len(pair)))
         for chunk in np.array_split(np.arange(len(vectors)), math.ceil(len(vectors) / 32)):

@@ -1,7 +1,7 @@
 """Power-law readouts ``|v_i| ~ i^(-beta)``: the continuum of features and the scaling laws of beta > 1/2."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -51,13 +51,13 @@ class Limit(Teacher):
         """The scalar problem of one feature."""
         return self.feature
 
-    def __post_init__(self):
+    def __post_init__(self: Any) -> None:
         hint = "The laws of the noiseless teacher are another regime; HierarchicalTeacher solves noise=0."
         self._set(noise=check.number("noise", self.noise, above=0, hint=hint))
         self.channel.onset  # noqa: B018 - computed here so that a bad activation is refused here
 
-    def __repr__(self):
-        numbers = "".join(f"{f.name}={getattr(self, f.name):g}, " for f in fields(self)[:-3])  # type: ignore[arg-type]
+    def __repr__(self: Any) -> str:
+        numbers = "".join(f"{f.name}={getattr(self, f.name):g}, " for f in fields(self)[:-3])
         return f"{type(self).__name__}({numbers}activation={self.activation!r})"
 
 
@@ -68,7 +68,6 @@ class ScalingLaw(NamedTuple):
     k_c: float
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PowerLawLimit(Limit):
     r"""Laws of large k and d for power-law readouts :math:`v_i^2 = i^{-2\beta}/z_k`.
 

@@ -1,7 +1,6 @@
 """Results of Bayes-optimal learning of a wide teacher: solutions of the fixed-point equations, learning curves."""
 
 import math
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,6 @@ class BayesPoint(NamedTuple):
     phi: float
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class BayesSolution(Immutable):
     """The Bayes-optimal state at one amount of data; made by :meth:`overlaps.static.HierarchicalTeacher.solve`.
 
@@ -131,7 +129,6 @@ class BayesSolution(Immutable):
         return f"BayesSolution(nu={self.nu:.6g}, eps={self.eps:.6g}{error}, k_c={self.k_c}/{self.q.size}{others})"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class BayesCurve(Immutable):
     """Learning curve in parametric form; made by :meth:`overlaps.static.HierarchicalTeacher.curve`.
 

@@ -1,7 +1,6 @@
 """Experiment for comparison: a student of finite width, trained with Adam on n samples of a finite teacher."""
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -13,7 +12,6 @@ from .teacher import HierarchicalTeacher
 __all__ = ["StudentRun", "train_student"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class StudentRun(Immutable):
     """A trained student; made by :func:`train_student`.
 

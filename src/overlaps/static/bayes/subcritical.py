@@ -1,7 +1,6 @@
 """Power-law readouts with beta < 1/2: extensively many features learned at once."""
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -35,7 +34,6 @@ class SubcriticalPhase(NamedTuple):
     width: float
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class SubcriticalPowerLaw(Limit):
     r"""Power-law readouts with beta < 1/2 in the limit k = gamma d, d -> infinity.
 
@@ -131,18 +129,15 @@ class SubcriticalPowerLaw(Limit):
     @cached_property
     def _curve(self):
         """(lam, ``_fall`` there), ascending: a grid, both sides of every transition, and the local maxima."""
-        onset, last = self.channel.onset, max([self.channel.onset, *(jump.lam for jump in self.channel.jumps)])
+        onset, jumps = self.channel.onset, [jump.lam for jump in self.channel.jumps]
+        last, factor = max([onset, *jumps]), (1 - 2 * self.beta) / (2 * self.beta)
         # alpha rises below onset / e for every beta, and above ``end`` because Delta exceeds a bound of _fall
         end = 10 * last
-        while (1 - 2 * self.beta) / (2 * self.beta) * self.channel.overlaps(end)[
-            1
-        ] > self.Delta and end < SUBCRITICAL.max_lam_factor * last:
+        while factor * self.channel.overlaps(end)[1] > self.Delta and end < SUBCRITICAL.max_lam_factor * last:
             end *= 10
-        grid = np.append(
-            np.geomspace(0.3 * onset, 10 * last, 300), np.geomspace(10 * last, end, round(8 * math.log10(end / last)))
-        )
-        sides = [side for jump in self.channel.jumps for side in (np.nextafter(jump.lam, 0), jump.lam)]
-        lam = np.union1d(grid, [onset, *sides])
+        far = np.geomspace(10 * last, end, round(8 * math.log10(end / last)))
+        sides = [*np.nextafter(jumps, 0), *jumps]
+        lam = np.unique(np.concatenate([np.geomspace(0.3 * onset, 10 * last, 300), far, [onset], sides]))
         fall = np.array([self._fall(x) for x in lam])
         peaks = [
             minimum(lambda x: -self._fall(x), lam[i - 1 : i + 2], -fall[i - 1 : i + 2], xatol=1e-5)[0]

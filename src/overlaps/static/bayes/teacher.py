@@ -1,7 +1,6 @@
 """Bayes-optimal learning of a wide teacher whose features differ in strength."""
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -25,23 +24,17 @@ Shape: TypeAlias = Literal["diagonal", "matrix"]
 class Teacher(Immutable):
     """Base of all teachers: the noise, and the scalar problem of one feature."""
 
-    noise: float
-    activation: Any
-    remove: Any
-    allow_degree2: bool
-
     @cached_property
-    def feature(self):
+    def feature(self: Any):
         """The scalar problem of one feature; computed once for all teachers with this activation."""
         return channel_of(correlation_of(self.activation, remove=self.remove, allow_degree2=self.allow_degree2))
 
     @property
-    def Delta(self) -> float:
+    def Delta(self: Any) -> float:
         """Variance of the label noise."""
         return self.noise**2
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class HierarchicalTeacher(Teacher):
     r"""Teacher of width k ~ d with readouts of different strength, learned Bayes-optimally from n ~ d^2 noisy samples.
 
@@ -258,9 +251,8 @@ class HierarchicalTeacher(Teacher):
             )
         samples, rng = check.count("samples", samples, least=2), check.generator(rng)
         if self.channel == "exact":
-            points = (
-                Pair(self) if matrix else ExactPoints(self, self.m(self._points.solve(nu)[-1] * self.v2), samples, rng)
-            )
+            informed = self.m(self._points.solve(nu)[-1] * self.v2)
+            points = Pair(self) if matrix else ExactPoints(self, informed, samples, rng)
             return exact_solution(self, nu, selection, points.solve(nu))
         roots = self._points.solve(nu)
         solutions = tuple(self._describe(s, nu) for s in roots)

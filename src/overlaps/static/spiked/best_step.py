@@ -1,7 +1,6 @@
 """Learning rate of one giant step that minimises the test error of the trained readout."""
 
 import math
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -25,7 +24,6 @@ class RateScanOptions(NamedTuple):
     min_scaled_spike: float = 0.1
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class BestStep(Immutable):
     """Learning rate with the least test error; made by :func:`overlaps.static.best_step`.
 

@@ -31,7 +31,6 @@ class TableOptions(NamedTuple):
 TABLES = TableOptions()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Coefficients(Immutable):
     r"""Tables over k; made by :func:`conditional`. With B blocks, functions of the features have shape (B, n).
 

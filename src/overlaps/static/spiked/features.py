@@ -1,7 +1,6 @@
 """Random features with a spike: test error of a two-layer network after one giant gradient step."""
 
 import math
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Literal, overload
 
@@ -9,21 +8,21 @@ import numpy as np
 
 from ..._base import ArrayLike, Function, check
 from ...activations.activation import Activation
-from . import blocks, classifier, solving
 from . import bounds as spiked_bounds
+from . import classifier, solving
 from .averages import kinks_of
 from .conditional import conditional
 from .draws import srf_draw
+from .letters import gauss_letters, law_of, letters_of_law, merged_letters
 from .losses import LossName, SignLabels
 from .model import Levels
 from .one_step import one_step, target_moments
-from .simulation import letters_of_law, simulate_srf
+from .simulation import simulate_srf
 from .solutions import SpikedClassifier, SpikedSolution
 from .spectrum import feature_spectrum
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class SpikedRandomFeatures(solving.Solvable):
+class SpikedRandomFeatures(solving.Solvable, kw_only=True):
     r"""Ridge regression of a single-index target on random features with a spike, sigma(W x).
 
     .. math::
@@ -87,13 +86,13 @@ class SpikedRandomFeatures(solving.Solvable):
     SpikedSolution(alpha=1.3, lam=0.05, mse=0.0919348, train=0.0284783)
     """
 
-    bulk: Any = field(default=None, kw_only=True)
-    offset: Any = field(default=0.0, kw_only=True)
-    breakpoints: tuple[float, ...] = field(default=(), kw_only=True)
-    student_breakpoints: tuple[float, ...] = field(default=(), kw_only=True)
-    kap: float = field(default=0.0, kw_only=True)
-    step: Any = field(default=None, kw_only=True)
-    law: Any = field(default=None, kw_only=True)
+    bulk: Any = None
+    offset: Any = 0.0
+    breakpoints: tuple[float, ...] = ()
+    student_breakpoints: tuple[float, ...] = ()
+    kap: float = 0.0
+    step: Any = None
+    law: Any = None
 
     def __post_init__(self):
         checked = {
@@ -218,14 +217,14 @@ class SpikedRandomFeatures(solving.Solvable):
         rates = {"eta_tilde": eta_tilde, "alpha0": alpha0, "beta": beta, "scaling": scaling}
         points = {x: options.get(x, ()) for x in ("breakpoints", "student_breakpoints")}
         step = one_step(student, target, noise=noise if step_noise is None else step_noise, **rates, **points)
-        law = blocks.law_of(readout)
+        law = law_of(readout)
         if fractions is not None and (readout is None or law is not None):
             wrong = "without readout" if readout is None else "with a continuous law"
             raise check.refused("fractions", fractions, "them with the letters readout=(t_1, ...).", after=f" {wrong}")
         if law is not None:
-            t, rho = blocks.gauss_letters(law, check.count("letters", letters))
+            t, rho = gauss_letters(law, check.count("letters", letters))
         else:
-            t, rho = blocks.letters((1.0,) if readout is None else readout, fractions)
+            t, rho = merged_letters((1.0,) if readout is None else readout, fractions)
         r, c = t * step.r, 1 + t**2 * (step.c - 1)
         if step.r == 0 and step.c == 1:  # no step: all letters have the same features
             r, c = r[:1], c[:1]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY
 from functools import cached_property
 from typing import Any, cast
 
@@ -11,6 +11,7 @@ import numpy as np
 from ..._base import Immutable, check
 from . import blocks, ridge
 from .averages import QUADRATURE, even_part, function_of
+from .letters import checked_fractions
 
 
 class Levels:
@@ -26,7 +27,6 @@ class Levels:
         return self.features[n]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Spiked(Immutable):
     """Random features with spikes: base of :class:`.SpikedRandomFeatures` and :class:`.SpikedSubspace`.
 
@@ -36,14 +36,15 @@ class Spiked(Immutable):
 
     student: Callable[..., Any]
     target: Callable[..., Any]
-    r: Any = field(kw_only=True)
-    gamma: Any = field(kw_only=True)
-    c: Any = field(default=1.0, kw_only=True)
-    beta: float = field(kw_only=True)
-    noise: float = field(default=0.0, kw_only=True)
-    bias: bool = field(default=False, kw_only=True)
-    fractions: Any = field(default=None, kw_only=True)
-    rows: str = field(default="iid", kw_only=True)
+    _: KW_ONLY
+    r: Any
+    gamma: Any
+    c: Any = 1.0
+    beta: float
+    noise: float = 0.0
+    bias: bool = False
+    fractions: Any = None
+    rows: str = "iid"
     law = bulk = cast(Any, None)  # fields of SpikedRandomFeatures
     offset = kap = 0.0
 
@@ -77,13 +78,12 @@ class Spiked(Immutable):
 
     def response(self, lam):
         """Response of the rows' resolvent to the data at the penalty ``lam``: a function Vh -> ``ridge.Response``."""
-        c, fractions, rank = self.variances, self.block_fractions, self.spikes.shape[1]
-        if self.bulk is not None:
-            return blocks.given_rows(c, self.beta, lam, self.bulk, fractions)
-        if np.ndim(self.r) == 0 and self.rows == "iid":
+        if np.ndim(self.r) == 0 and self.rows == "iid" and self.bulk is None:
             return ridge.marchenko_pastur(self.c, self.beta, lam)
-        rows = blocks.iid_rows if self.rows == "iid" else blocks.orthonormal_rows
-        response = rows(c, self.beta, lam, fractions)
+        law: Any = blocks.independent(self.beta) if self.rows == "iid" else blocks.orthonormal
+        if self.bulk is not None:
+            law = blocks.Eigenvalues(self.bulk)
+        response, rank = blocks.rows_of(law, self.variances, self.beta, lam, self.block_fractions), self.spikes.shape[1]
         return response if rank == 1 else blocks.along_directions(response, rank)
 
     def neurons(self, d):
@@ -132,4 +132,4 @@ class Spiked(Immutable):
                 f"{' up to a sign of r' if odd else ''}; expected distinct ones. Merge them: one block with the sum of "
                 "their fractions."
             )
-        return {"c": c, "fractions": blocks.checked_fractions("r", B, self.fractions)}
+        return {"c": c, "fractions": checked_fractions("r", B, self.fractions)}

@@ -1,7 +1,6 @@
 """Spike, alignment and bulk of the first layer after one giant gradient step."""
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -23,8 +22,7 @@ class DerivativeOptions(NamedTuple):
 DERIVATIVE = DerivativeOptions()
 
 
-@dataclass(frozen=True, eq=False)
-class OneStep(Immutable):
+class OneStep(Immutable, repr=True):
     """First layer after one step; made by :func:`one_step`.
 
     Attributes

@@ -158,8 +158,8 @@ def susceptibilities(features, response, kappa, start, iterations):
     x = packing.coordinates(v)
     answer, squares, _ = image(v)
     error = x - packing.coordinates(answer.v)
-    count, change = 0, math.inf
-    while count < iterations and change > RIDGE.newton_tol:  # nan ends the loop
+    count, change, stalled = 0, math.inf, False
+    while count < iterations and change > RIDGE.newton_tol and not stalled:  # nan ends the loop
         count += 1
         image_slopes = answer.D @ (kappa * (squares @ S.T) * w) @ packing.slopes(v)  # with the opposite sign
         step = np.linalg.solve(np.eye(v.size) + np.linalg.solve(packing.slopes(answer.v), image_slopes), error)
@@ -175,7 +175,9 @@ def susceptibilities(features, response, kappa, start, iterations):
                 break
             step /= 2
         x = x - step
-        change = max(np.max(np.abs(error)), np.max(np.abs(step)))
+        residual, length, before = np.max(np.abs(error)), np.max(np.abs(step)), change
+        change = max(residual, length)
+        stalled = residual <= RIDGE.newton_tol and length >= before  # near interpolation steps are rounding
     return v, answer, squares, float(np.max(np.abs(error))), count
 
 

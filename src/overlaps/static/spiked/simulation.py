@@ -2,7 +2,6 @@
 
 import math
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -10,15 +9,14 @@ import numpy as np
 
 from ..._base import ArrayLike, Function, Immutable, Rng, bar, check, warn
 from ..._base.parallel import run_all, worded
-from .blocks import checked_fractions, law_of
 from .draws import DRAWS, Setup, Step, network_draw
+from .letters import checked_fractions, law_of, letters_of_law
 from .losses import CLASSIFIER_ERRORS, LOSSES, LossName
 from .model import Spiked
 
 __all__ = ["OneStepRuns", "simulate_one_step", "simulate_srf"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class OneStepRuns(Immutable):
     """Independent draws of a one-step experiment; made by :func:`simulate_one_step` and :func:`simulate_srf`.
 
@@ -63,7 +61,7 @@ class OneStepRuns(Immutable):
     train_wrong: np.ndarray | None = None
     test_loss: np.ndarray | None = None
     train_loss: np.ndarray | None = None
-    srf: "OneStepRuns | None" = field(default=None)
+    srf: "OneStepRuns | None" = None
     success: bool = True
     message: str = ""
 
@@ -251,11 +249,6 @@ def simulate_srf(
     return _runs(model._draw(setup), setup, shape, rng, draws, progress, executor)
 
 
-def letters_of_law(law, p):
-    """One letter for each of p neurons: the law's quantiles."""
-    return law.ppf((np.arange(p) + 0.5) / p)
-
-
 def _setup(student, target, noise, d, beta, rows, alpha, lam, fractions, test, loss):
     for name, f in (("student", student), ("target", target)):
         if not callable(f):
@@ -305,23 +298,18 @@ def _runs(draw, setup, shape, rng, draws, progress, executor):
     jobs = {i: partial(draw, child=child) for i, child in enumerate(children)}
     with bar(progress, len(jobs), "draws") as tick:
         outcomes, errors = run_all(jobs, executor, tick, needed=True)
-    ended = _ended(len(jobs), len(outcomes), errors)
+    message = f"{len(jobs)} draws finished."
+    if len(outcomes) < len(jobs):
+        message = worded(f"{len(outcomes)} of {len(jobs)} draws finished", errors, lambda i: f"is draw {i}")
+        warn(message + " The others are nan." + check.see("spiked", "Errors"))
+    ended = len(outcomes) == len(jobs), message
     lost = [  # nan in the shape of a finished draw
         draw and {name: np.full_like(value, np.nan, dtype=float) for name, value in draw.items()}
         for draw in next(iter(outcomes.values()))
     ]
     network, partners = zip(*(outcomes.get(i, lost) for i in jobs), strict=True)
-    srf = None if partners[0] is None else _result(partners, setup, shape, None, **ended)
-    return _result(network, setup, shape, srf, **ended)
-
-
-def _ended(draws, finished, errors):
-    """Whether all draws are finished, and a message; if they are not, it is also a warning."""
-    if finished == draws:
-        return {"success": True, "message": f"{draws} draws finished."}
-    message = worded(f"{finished} of {draws} draws finished", errors, lambda i: f"is draw {i}")
-    warn(message + " The others are nan." + check.see("spiked", "Errors"))
-    return {"success": False, "message": message}
+    srf = None if partners[0] is None else _result(partners, setup, shape, None, *ended)
+    return _result(network, setup, shape, srf, *ended)
 
 
 def _result(draws, setup, shape, srf, success, message):

@@ -1,7 +1,7 @@
 """Results of a trained readout on spiked random features: at one point, along a curve, of a classifier."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,6 @@ class OptimalLam(NamedTuple):
     message: str
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Readout(Immutable):
     """A trained readout, at one point or at n: see :class:`SpikedSolution`, :class:`SpikedCurve`."""
 
@@ -28,17 +27,18 @@ class Readout(Immutable):
     alpha: Any
     lam: Any
     d: Any
-    m: Any = field(kw_only=True)
-    theta: Any = field(kw_only=True)
-    psi: Any = field(kw_only=True)
-    q1: Any = field(kw_only=True)
-    q2: Any = field(kw_only=True)
-    V1: Any = field(kw_only=True)
-    V2: Any = field(kw_only=True)
-    b0: Any = field(kw_only=True)
-    converged: Any = field(kw_only=True)
-    residual: Any = field(kw_only=True)
-    iterations: Any = field(kw_only=True)
+    _: KW_ONLY
+    m: Any
+    theta: Any
+    psi: Any
+    q1: Any
+    q2: Any
+    V1: Any
+    V2: Any
+    b0: Any
+    converged: Any
+    residual: Any
+    iterations: Any
 
 
 class Point(Readout):
@@ -64,8 +64,7 @@ class Point(Readout):
         return f"alpha={self.alpha:.6g}, lam={self.lam:.6g}{size}, {result})"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class SpikedSolution(Point):
+class SpikedSolution(Point, kw_only=True):
     r"""Ridge readout on spiked random features; made by :meth:`SpikedRandomFeatures.solve`.
 
     Numbers are nan where ``converged`` is False. With B blocks, m, theta, psi, q2, V2 have shape (B,), q1, V1 (B, B).
@@ -99,23 +98,22 @@ class SpikedSolution(Point):
         Newton iterations.
     """
 
-    mse: float = field(kw_only=True)
-    train: float = field(kw_only=True)
+    mse: float
+    train: float
 
     def __repr__(self):
         return f"SpikedSolution({self._line(f'mse={self.mse:.6g}, train={self.train:.6g}')}"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class SpikedCurve(Readout):
+class SpikedCurve(Readout, kw_only=True):
     """Solutions at n values of alpha; made by :meth:`SpikedRandomFeatures.curve`.
 
     Attributes are those of :class:`SpikedSolution` with a leading axis (n,). At points that failed the numbers are nan
     and ``converged`` is False.
     """
 
-    mse: np.ndarray = field(kw_only=True)
-    train: np.ndarray = field(kw_only=True)
+    mse: np.ndarray
+    train: np.ndarray
 
     def __len__(self):
         return self.alpha.size
@@ -126,8 +124,7 @@ class SpikedCurve(Readout):
         return f"SpikedCurve({len(self)} points, {errors}{f', {failed} not converged' if failed else ''})"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class SpikedClassifier(Point):
+class SpikedClassifier(Point, kw_only=True):
     r"""Readout trained with a convex loss on labels sign(target); made by :meth:`SpikedRandomFeatures.solve`.
 
     Numbers are nan where ``converged`` is False. With B blocks, m, theta, psi, q2, V2 have shape (B,), q1, V1 (B, B).
@@ -150,19 +147,18 @@ class SpikedClassifier(Point):
         The reason of a failure, or "".
     """
 
-    loss: str = field(kw_only=True)
-    wrong: float = field(kw_only=True)
-    train_wrong: float = field(kw_only=True)
-    test_loss: float = field(kw_only=True)
-    train_loss: float = field(kw_only=True)
-    message: str = field(default="", kw_only=True)
+    loss: str
+    wrong: float
+    train_wrong: float
+    test_loss: float
+    train_loss: float
+    message: str = ""
 
     def __repr__(self):
         shown = f"wrong={self.wrong:.6g}, train_wrong={self.train_wrong:.6g}"
         return f"SpikedClassifier({self.loss!r}, {self._line(shown)}"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class LearnedOffset(Immutable):
     """A pre-activation bias trained with the readout; made by :meth:`SpikedRandomFeatures.learn_offset`.
 

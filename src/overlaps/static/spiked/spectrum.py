@@ -1,18 +1,15 @@
 """Spectrum of the features after one giant step: bulk density, edges, atom at zero, outliers."""
 
-import dataclasses
 import math
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq, root
+from scipy.optimize import brentq
 
 from ..._base import Immutable, check
-from ...gaussian.quadrature import trapezoid
-from .blocks import directions
+from .edges import bulk_edges
 from .model import Spiked
-from .ridge import Features
+from .resolvent import Law, resolvent
 
 __all__ = ["FeatureSpectrum", "Outlier", "feature_spectrum"]
 
@@ -20,20 +17,10 @@ __all__ = ["FeatureSpectrum", "Outlier", "feature_spectrum"]
 class SpectrumOptions(NamedTuple):
     """Tunable numbers of spectra."""
 
-    # Points that locate the support, half of them evenly spaced in log x. With fewer, narrow gaps may be missed.
-    scan_points: int = 400
-    # Start of the scan, relative to the largest possible eigenvalue; intervals of the support below are not found.
-    min_relative_x: float = 1e-10
-    # Step of the grid over k relative to that of the fixed point: on the real axis the integrand has poles nearby.
-    relative_step: float = 0.25
     # An interval that begins at zero is resolved down to exp(-depth^2) = exp(-49) of its upper edge.
     depth: float = 7.0
-    # |k| is cut here if there is no upper edge: the probability beyond is 1 / 4e11.
-    max_k: float = 7.0
     # Largest error of the total mass of a converged spectrum. It is 1e-9 except for intervals that begin at zero.
     mass_tol: float = 1e-3
-    # Step relative to V1 and V2 at which Newton's method ends.
-    newton_tol: float = 1e-13
 
 
 SPECTRUM = SpectrumOptions()
@@ -46,7 +33,6 @@ class Outlier(NamedTuple):
     sd: float
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class FeatureSpectrum(Immutable):
     """Limiting spectrum of X^T X / p; made by :func:`feature_spectrum`.
 
@@ -90,8 +76,8 @@ class FeatureSpectrum(Immutable):
         x = np.asarray(x, dtype=float)
         if not np.all(x > 0):
             raise ValueError(f"x has the lowest value {np.min(x)}; expected x > 0. The eigenvalue 0 is the atom.")
-        law = _Law(self.model, self.alpha)
-        V2 = law.trace(_resolvent(law, x.ravel())[0])
+        law = Law(self.model, self.alpha)
+        V2 = law.trace(resolvent(law, x.ravel())[0])
         low, high = self.edges.T
         inside = np.any((low < x[..., None]) & (x[..., None] < high), axis=-1)
         return np.where(inside, np.maximum(V2.imag.reshape(x.shape), 0) / np.pi, 0.0)
@@ -101,7 +87,7 @@ class FeatureSpectrum(Immutable):
         x = np.asarray(x, dtype=float)
         total = np.where(x >= 0, self.atom, 0.0)
         for (low, high), rho in zip(self.edges, self.density.reshape(len(self.edges), -1), strict=True):
-            grid = _Interval(low, min(high, self.top), rho.size)
+            grid = Interval(low, min(high, self.top), rho.size)
             total = total + grid.mass(rho)[1](grid.coordinate(x))
         return total
 
@@ -119,7 +105,7 @@ class FeatureSpectrum(Immutable):
         Outlier
             Mean, and standard deviation sqrt(n Var mu0^2) over samples; None without a spike (r = 0).
         """
-        law, n = _Law(self.model, self.alpha), self.alpha * check.count("d", d)
+        law, n = Law(self.model, self.alpha), self.alpha * check.count("d", d)
         mu0 = np.sqrt(law.rho)[:, None] * law.features.mu0
         mean, vectors = np.linalg.eigh((mu0 * law.weight) @ mu0.T)
         f2, total = (vectors.T @ mu0) ** 2, law.rho @ law.t
@@ -144,10 +130,10 @@ class FeatureSpectrum(Immutable):
         reach : float
             Largest x of the search, over the upper edge. Above a bulk without upper edge there is nothing.
         """
-        law = _Law(self.model, self.alpha)
+        law = Law(self.model, self.alpha)
 
         def left(x):
-            return law.determinant(_resolvent(law, np.atleast_1d(x))[0].real)
+            return law.determinant(resolvent(law, np.atleast_1d(x))[0].real)
 
         ends = np.concatenate([[0.0], self.edges.ravel(), [reach * self.edges[-1, 1]]])
         outliers = []
@@ -163,214 +149,7 @@ class FeatureSpectrum(Immutable):
         return f"FeatureSpectrum(alpha={self.alpha:g}, bulk {bulk}, atom {self.atom:.4g}, mass {self.mass:.8g})"
 
 
-class _Law:
-    """Equations of v = (V1, V2) at complex ridge lam, without a choice of roots, for blocks b of the neurons.
-
-    (1 + beta c V2 Vh1) V1 = c V2,   V2_b (lam + Vh2_b) + (Vh1 V1)_bb = rho_b,   Vh = kappa E[S / (1 + S . v)]
-
-    with diagonal matrices c and V2. Orthonormal rows do not interact, V1 = c V2; rows with given eigenvalues D of W0
-    W0^T have V1 = <c D / S>, V2 = <1 / S>, S = lam + Vh2 + c D Vh1.
-    """
-
-    def __init__(self, model, alpha):
-        self.model, self.kappa, self.c = model, alpha / model.beta, model.variances
-        self.rho = model.block_fractions
-        self.coupling = model.beta if model.rows == "iid" and model.bulk is None else 0.0
-        k, weight = trapezoid(model.coefficients.source.spacing * model.coefficients.step * SPECTRUM.relative_step)
-        self.unbounded = grows_with_k(model.coefficients, self.c)
-        selected = np.abs(k) < SPECTRUM.max_k if self.unbounded else np.ones(k.size, bool)
-        probe = model.coefficients.at(np.array([-2.236, -1.618, -0.577, 0.577, 1.618, 2.236]))
-        parity = (probe.mu0, -1), (probe.u, -1), (probe.mu1, 1), (probe.mu2_squared, 1)
-        if all(np.allclose(x, sign * x[..., ::-1], rtol=1e-9, atol=1e-12) for x, sign in parity):
-            selected &= k >= 0  # half the points suffice for an odd student
-            weight = np.where(k > 0, 2.0, 1.0) * weight
-        self.k, self.weight = k[selected], weight[selected] / weight[selected].sum()
-        self.features = Features(dataclasses.replace(model.coefficients.at(self.k), weight=self.weight))
-        self.packing, self.S = self.features.packing, self.features.S
-        J = self.packing.pairs
-        bulk = self.S[self.packing.diagonal] * self.c[:, None]
-        self.t = bulk + self.S[J:]  # variances of the features of each block given k
-        self.X1, self.X2 = directions(self.packing)
-        moments = self.kappa * self.weight * self.S
-        self.moments, self.second_moments = moments.T, (self.S[:, None] * moments).reshape(-1, self.k.size).T
-        self.D: Any = None if model.bulk is None else np.unique(np.round(model.bulk, 12), return_counts=True)
-
-    def start(self, lam):
-        """Unknowns v far up in the complex plane."""
-        # at large lam the features do not interact: V1 = c rho / lam, V2 = rho / lam
-        leading = self.packing.pack(np.diag(self.rho * self.c), self.rho).astype(complex)
-        return leading[:, None] / lam
-
-    def trace(self, v):
-        """The trace tr (X^T X / p + lam)^-1 / p."""
-        return v[self.packing.pairs :].sum(axis=0)
-
-    def denominators(self, v):
-        """1 + V(k), (m, n)."""
-        return 1 + (self.packing.w[:, None] * v).T @ self.S
-
-    def matrices(self, packed):
-        """(m, B, B) and (m, B) of packed (size, m)."""
-        return np.einsum("jm,jbc->mbc", packed, self.X1), packed[self.packing.pairs :].T
-
-    def __call__(self, v, lam):
-        """Left minus right sides (size, m) and their Jacobian (m, size, size)."""
-        size, m = v.shape
-        den = 1 / self.denominators(v)
-        Vh = (den @ self.moments).T
-        dVh = -(den**2 @ self.second_moments).reshape(m, size, size) * self.packing.w  # derivatives by v
-        Vh1, Vh2 = self.matrices(Vh)
-        if self.D is not None:
-            return self.of_given_rows(v, lam, Vh, dVh)
-        V1, V2 = self.matrices(v)
-        dVh1, dVh2 = np.einsum("mji,jbc->mibc", dVh, self.X1), np.einsum("mji,jb->mib", dVh, self.X2)
-        mixed, between_rows = Vh1 @ V1, self.coupling * self.c
-        F1 = V1 + between_rows[:, None] * V2[..., None] * mixed - self.c[:, None] * V2[..., None] * np.eye(self.c.size)
-        dmixed = dVh1 @ V1[:, None] + Vh1[:, None] @ self.X1
-        dF1 = self.X1 + between_rows[:, None] * (V2[:, None, :, None] * dmixed + self.X2[..., None] * mixed[:, None])
-        dF1 = dF1 - (self.c * self.X2)[..., None] * np.eye(self.c.size)
-        F2 = V2 * (lam[:, None] + Vh2) + np.einsum("mbb->mb", mixed) - self.rho
-        dF2 = self.X2 * (lam[:, None] + Vh2)[:, None] + V2[:, None] * dVh2 + np.einsum("mibb->mib", dmixed)
-        i, j = self.packing.rows, self.packing.columns
-        F = np.concatenate([(F1[:, i, j] + F1[:, j, i]) / 2, F2], axis=1).T
-        return F, np.concatenate([(dF1[..., i, j] + dF1[..., j, i]) / 2, dF2], axis=2).swapaxes(1, 2)
-
-    def of_given_rows(self, v, lam, Vh, dVh):
-        """Left minus right sides and their Jacobian for given eigenvalues of the rows."""
-        values, counts = self.D
-        D, fractions = self.c * values, counts / counts.sum()
-        inverse = 1 / (lam[:, None] + Vh[1][:, None] + np.multiply.outer(Vh[0], D))
-        moments = [inverse**2 @ (fractions * D**n) for n in range(3)]
-        F = v - np.array([inverse @ (fractions * D), inverse @ fractions])
-        slope = np.moveaxis(np.array([[moments[2], moments[1]], [moments[1], moments[0]]]), 2, 0)
-        return F, np.eye(2) + slope @ dVh
-
-    @property
-    def largest(self):
-        """Upper bound of the bulk, from the largest variances of the linear and nonlinear components over k."""
-        J = self.packing.pairs
-        bulk = 1 + math.sqrt(self.model.beta) if self.D is None else math.sqrt(self.D[0].max())
-        # The norm of a sum is at most the sum of the norms. The bound is not tight; the scan is in log x.
-        linear = np.sqrt(self.c * self.S[self.packing.diagonal].max(axis=1)).max() * bulk
-        return ((linear * math.sqrt(self.c.size) + math.sqrt(self.S[J:].max())) * (1 + math.sqrt(self.kappa))) ** 2
-
-    def determinant(self, v):
-        """Determinant of the system of (m, theta), over its value without theta, at real v (size, m)."""
-        den = self.weight / self.denominators(v)
-        Vh1, _ = self.matrices((1 / self.denominators(v) @ self.moments).T)
-        V1, V2 = self.matrices(v)
-        eye, values = np.eye(self.c.size), []
-        for w, h, V, g in zip(den, Vh1, V1, V2, strict=True):
-            root = np.sqrt(np.abs(w)) * np.sign(w)
-            f, u = self.features.means(False) * np.sqrt(np.abs(w)), self.features.u
-            on_f = np.linalg.lstsq((f * np.sign(w)) @ f.T, f @ (u * root).T, rcond=1e-12)[0] if len(f) else 0.0
-            left = (u * w) @ u.T - ((u * root) @ f.T @ on_f if len(f) else 0.0)
-            Gam = self.model.beta * (np.diag(self.c * g) if self.D is None else V)
-            rows = 0.0 if self.coupling else Gam @ h  # the projections b of such rows are not independent of the rest
-            values.append(np.linalg.det(eye - rows + self.kappa * Gam @ left))
-        return np.array(values)
-
-
-def grows_with_k(table, c):
-    """Whether the variance c mu1^2 + mu2^2 of the features given k is unbounded, so that there is no upper edge."""
-    far = np.geomspace(10.0, 1e6, 400)
-    with np.errstate(all="ignore"):
-        tail = table.at(np.concatenate([-far, far]))
-        variance = np.atleast_2d(tail.mu1) ** 2 * c[:, None] + np.atleast_2d(tail.mu2_squared)
-        t = np.max(np.reshape(variance.max(axis=0), (2, -1)), axis=0)
-    return bool(not np.all(np.isfinite(t)) or t[-100:].max() > 1.01 * max(t[:-100].max(), 1e-20))
-
-
-def _newton(law, v, lam, steps=60):
-    """Newton's method for all lam at once: v, and whether it converged at each lam."""
-    for _ in range(steps):
-        F, J = law(v, lam)
-        step = np.linalg.solve(J, F.T[..., None])[..., 0].T
-        v = v - step
-        if np.all(np.abs(step).sum(axis=0) <= SPECTRUM.newton_tol * np.abs(v).sum(axis=0)):
-            break
-    # Residuals relative to the terms of each equation, because V1 and V2 differ by orders of magnitude at an edge.
-    scale = np.abs(v)
-    if law.D is None:
-        J = law.packing.pairs
-        scale[:J], scale[J:] = law.c.max() * scale[J:].max(axis=0), 1.0
-    return v, np.max(np.abs(F) / scale, axis=0) < 1e-6
-
-
-def _resolvent(law, x):
-    """Unknowns v at lam = -x - i0, by continuation from far up in the complex plane."""
-    height = 100 * (x + law.largest)
-    lam = -(x + 1j * height)
-    v, _ = _newton(law, law.start(lam), lam)
-    # Each height is a third of the last one: two Newton steps suffice, and they stay on the branch of a resolvent.
-    while np.any(height > 1e-7 * x):
-        height = height / 3
-        v, _ = _newton(law, v, -(x + 1j * height), 2)
-    # On the real axis the density is Im V2 / pi without a smoothing width.
-    v, converged = _newton(law, v, -x + 0j)
-    trace = law.trace(v)
-    return v, converged & (trace.imag > -1e-9 * np.abs(trace))
-
-
-def _inside(law, x):
-    """Whether x lies in the bulk, with v there.
-
-    If the grid over k is too coarse for a very small density, the computed V is real. But 1 + V(k) = 0 at a real k is
-    impossible outside the bulk, because the integral over k would diverge.
-    """
-    v, _ = _resolvent(law, x)
-    den, trace = law.denominators(v.real), law.trace(v)
-    return (trace.imag > 1e-6 * np.abs(trace)) | (den.min(axis=1) * den.max(axis=1) < 0), v
-
-
-def _edges(law):
-    """Intervals of the bulk, (m, 2): a scan brackets the edges, which are double roots of the real equations."""
-    top = law.largest
-    half = SPECTRUM.scan_points // 2
-    # half evenly in log x for edges near zero, half evenly in x for gaps in the bulk
-    x = np.unique(
-        np.concatenate([np.geomspace(SPECTRUM.min_relative_x * top, top, half), np.linspace(0, top, half + 1)[1:]])
-    )
-    inside, v = _inside(law, x)
-    edges = [0.0] if inside[0] else []
-    for i in np.flatnonzero(np.diff(inside.astype(int))):
-        # start at the point inside the bulk: its v is closer to the double root than any real v outside
-        start = i if inside[i] else i + 1
-        edges.append(_double_root(law, v[:, start].real, x[start], x[i], x[i + 1]))
-    return np.reshape(edges, (-1, 2))
-
-
-def _double_root(law, v, x, low, high):
-    """Edge between low and high: F = 0 and det J = 0 in real (v, x), all of them in units of their start."""
-    scale, rising = np.append(v, x), x == high
-    with np.errstate(all="ignore"):  # fails next to a pole; the bracket is then bisected
-        edge = _root(law, v, scale) * x
-    if low * (1 - 1e-9) <= edge <= high * (1 + 1e-9):
-        sides, _ = _inside(law, edge + np.array([-1e-3, 1e-3]) * (high - low))
-        if sides[1] != sides[0] and sides[1] == rising:  # double roots of several blocks may lie within the bulk
-            return edge
-    for _ in range(60):  # bisection, if the scan is too coarse for Newton's method
-        middle = (low + high) / 2
-        low, high = (low, middle) if _inside(law, np.array([middle]))[0][0] == rising else (middle, high)
-        if high - low < 1e-12 * high:
-            break
-    return (low + high) / 2
-
-
-def _root(law, v, scale):
-    """Position x of the double root found from the start ``scale`` = (v, x), in units of the start."""
-    x = scale[-1]
-    size = np.abs(law(v[:, None], np.array([-x]))[1][0] * v).max(axis=1)  # size of the terms of each equation
-
-    def equations(s):
-        *v_s, x_s = s * scale
-        F, J = law(np.array(v_s)[:, None], np.array([-x_s]))
-        return np.append(F[:, 0] / size, np.linalg.det(J[0] * v / size[:, None]))
-
-    return root(equations, np.ones(scale.size), tol=1e-13).x[-1]
-
-
-class _Interval:
+class Interval:
     """Points on one interval of the bulk, x(s) with 0 < s < 1, in which density dx/ds is smooth.
 
     A soft edge is a square root, in x and in log x. An interval that begins at zero is covered down to exp(-depth^2) of
@@ -450,11 +229,11 @@ def feature_spectrum(model: Spiked, *, alpha: float, points: int = 400) -> Featu
             f"bulk = {check.shown(model.bulk)} with several blocks; expected one, or rows='iid' or 'orthonormal': "
             "given rows are implemented for one block." + check.see("spiked", "Cases not covered")
         )
-    law = _Law(model, alpha)
-    edges = _edges(law)
-    grids = [_Interval(low, high, points) for low, high in edges]
+    law = Law(model, alpha)
+    edges = bulk_edges(law)
+    grids = [Interval(low, high, points) for low, high in edges]
     x = np.concatenate([grid.x for grid in grids])
-    v, converged = _resolvent(law, x)
+    v, converged = resolvent(law, x)
     density = np.maximum(law.trace(v).imag, 0.0) / np.pi
     atom = max(0.0, 1 - law.kappa)
     cdf, total = [], atom

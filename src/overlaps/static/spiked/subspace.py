@@ -1,7 +1,6 @@
 """Several spikes: random features whose spikes span up to three directions, and targets of several indices."""
 
 import math
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -9,16 +8,16 @@ import numpy as np
 
 from ..._base import ArrayLike, Function, check
 from ...activations.activation import Activation
-from . import blocks, solving
+from . import solving
 from .averages import function_of, kinks_of
 from .bounds import Bounds, bounds
 from .directions import DIRECTIONS, GiantSteps, several_spikes
 from .draws import derivative_of, subspace_draw
+from .letters import law_of, merged_letters
 from .one_step import student_moments
 from .simulation import simulate_srf
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class SpikedSubspace(solving.Solvable):
     r"""Ridge regression of a target of several indices on random features with spikes in several directions.
 
@@ -152,12 +151,12 @@ class SpikedSubspace(solving.Solvable):
         student_moments(student)  # refuses a student that is not odd
         if kinks_of(student, (), "student"):
             raise check.refused("student", student, "a smooth one, e.g. np.tanh, ov.erf.", after=" has kinks")
-        if blocks.law_of(readout) is not None:
+        if law_of(readout) is not None:
             raise ValueError(
                 f"readout = {check.shown(readout)}; expected letters t_b: a law has more than {DIRECTIONS.max_rank} "
                 "spikes." + check.see("spiked", "Several directions, several steps")
             )
-        t, rho = blocks.letters(readout, fractions)
+        t, rho = merged_letters(readout, fractions)
         noise = check.number("noise", noise, least=0, hint="noise is a standard deviation.")
         rates, samples = (np.atleast_1d(check.times(*x)) for x in (("eta_tilde", eta_tilde), ("alpha0", alpha0)))
         for name, values in ("eta_tilde", rates), ("alpha0", samples):

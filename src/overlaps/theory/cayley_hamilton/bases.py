@@ -10,7 +10,6 @@ closes in them: :math:`s \varphi_j = \sum_i H_{ji} \varphi_i` on the spectrum. T
 [WR] is Worschech and Rosenow (2024), arXiv:2410.09005.
 """
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -199,7 +198,6 @@ def jacobi_matrix(s: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
     return J, (frame[1:, 1:] * signs).T / root
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PolynomialBasis(Immutable):
     """L polynomials phi_j of degree j on a spectrum; made by :func:`polynomial_basis`.
 

@@ -10,14 +10,12 @@ where u is the flow of ``overlaps.flow`` at s = 1.  Moments are packed as blocks
 [WR] is Worschech and Rosenow (2024), arXiv:2410.09005.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from ..._base import ArrayLike, Floats, Function, PathLike, check, warn
-from ..._base.jit import jit
 from ...flow import flow
 from ...flow.system import System, blocks_last
 from ...integrators.evolve import evolve
@@ -32,33 +30,6 @@ __all__ = ["MomentTrajectory", "solve"]
 # Default of ``limit``: up to this many eigenvalues powers of s give six digits of eps_g, for beta <= 1.5. With 12
 # eigenvalues no digit is left.
 MAX_EIGENVALUES = 8
-
-
-@jit
-def multiply(data, column, row, x, L, entries, y):
-    """Fill y^(j) = sum_i H_ji x^(i), H (rows, L) sparse (CSR), in packed vectors; v, behind the moments, is copied."""
-    rows = row.size - 1
-    for a in range(entries):
-        for j in range(rows):
-            y[a * rows + j] = 0.0
-            for e in range(row[j], row[j + 1]):
-                y[a * rows + j] += data[e] * x[a * L + column[e]]
-    for c in range(x.size - entries * L):
-        y[entries * rows + c] = x[entries * L + c]
-
-
-@jit
-def moment_flow(y, H, p, t, closure, decay, decay_v, second_order, trains_v, ones, work, dy, drift):
-    """Fill dy for given closure matrices and moments p (L,), t (M, M, L); ``ones`` (L,), ``work`` like y."""
-    (data, column, row), (A, B, C, dv), L = H, closure, p.size
-    K, M = B.shape
-    first, entries = K * M, K * M + K * (K + 1) // 2
-    flow(y, ones, p, t, A, B, C, dv, 0.0, decay_v, second_order, trains_v, work, 0.0)
-    multiply(data, column, row, work, L, entries, dy)
-    for c in range(first * L):
-        dy[c] -= (decay + drift) * y[c]
-    for c in range(first * L, entries * L):
-        dy[c] -= 2 * decay * y[c]
 
 
 class MomentSystem(System):
@@ -79,9 +50,8 @@ class MomentSystem(System):
         self.closure = self.fields.closure
         self.S, self.A, self.B = self.fields.S, self.fields.A, self.fields.B
         self.C, self.dv = self.fields.C, self.fields.dv
-        self.H, self.first_row = _sparse(basis.multiplication), _sparse(basis.multiplication[:1])
-        self.block = self.fields.pack(one_block)
-        self.ones, self.scratch = np.ones(model.spectrum.L), self.pack(start)
+        self.ones, of_r = np.ones(model.spectrum.L), np.arange(self.packing.entries)[:, None] < model.K * model.M
+        self.decays = np.where(of_r, self.decay + model.drift, 2 * self.decay)
 
     def pack(self, state):
         """State -> y."""
@@ -92,37 +62,37 @@ class MomentSystem(System):
         q, r, v = self.unpack(y)
         return replace(self.basis.state(Moments(q, r, self.t, self.start.T, v)), alpha=alpha)
 
+    def moments(self, y):
+        """View (entries, L) of the moments in y, in front of the second layer."""
+        return y[: self.packing.entries * self.shape[0]].reshape(-1, self.shape[0])
+
+    def block(self, y):
+        """Q and R, packed like one block, and the second layer."""
+        moments = self.moments(y)
+        return np.append(moments @ self.basis.multiplication[0], y[moments.size :])
+
     def close(self, y):
         """Evaluate the closure at y into the work arrays; return eps_g."""
-        multiply(*self.first_row, y, self.shape[0], self.packing.entries, self.block)
-        return self.fields.close(self.block)
+        return self.fields.close(self.block(y))
 
     def change_of_eps_g(self, dy):
         """First-order change of eps_g by a change dy of the packed moments, at the last evaluation."""
-        multiply(*self.first_row, dy, self.shape[0], self.packing.entries, self.block)
-        return self.fields.change_of_eps_g(self.block)
+        return self.fields.change_of_eps_g(self.block(dy))
 
     def rhs(self, _, y):
         """dy/dalpha; the flow is autonomous."""
         y = np.ascontiguousarray(y)  # finite differences of SciPy pass columns
         self.eps_g = self.close(y)
         dy = np.empty_like(y)
-        moment_flow(
-            y, self.H, self.basis.p, self.source, (self.A, self.B, self.C, self.dv),
-            self.decay, self.decay_v, self.second_order, self.model.trains_v, self.ones, self.scratch, dy,
-            self.model.drift,
+        flow(
+            y, self.ones, self.basis.p, self.source, self.A, self.B, self.C, self.dv,
+            0.0, self.decay_v, self.second_order, self.model.trains_v, dy, 0.0,
         )  # fmt: skip
+        self.moments(dy)[:] = self.moments(dy) @ self.basis.multiplication.T - self.decays * self.moments(y)
         return dy
 
 
-def _sparse(H):
-    """Arrays (data, column, row) of the sparse matrix: companion and Jacobi matrices are nearly empty."""
-    H = csr_array(H)
-    return H.data, H.indices, H.indptr
-
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class MomentTrajectory(Solved):
+class MomentTrajectory(Solved, kw_only=True):
     """Solution of the hierarchy, made by :func:`solve`; compares with :class:`overlaps.results.Trajectory`.
 
     Attributes

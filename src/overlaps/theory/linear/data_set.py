@@ -9,7 +9,6 @@ descent of length h, and :math:`g = (1 - f)/(s+\kappa)`.  Overlaps are averages 
 integrals over resolvents, which the companion transform m(z) gives for any spectrum (``companion.py``).
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -38,8 +37,7 @@ class NodeOptions(NamedTuple):
 NODES = NodeOptions()
 
 
-@dataclass(frozen=True, eq=False)
-class MultiPass(Immutable):
+class MultiPass(Immutable, repr=True):
     r"""Overlaps and errors of a linear student in several passes over a data set; made by :func:`multi_pass`.
 
     Attributes

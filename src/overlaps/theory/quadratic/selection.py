@@ -11,7 +11,6 @@ While R is small, its fluctuations :math:`\sqrt N R` obey a linear equation with
 and for random weights its start is of the size of the noise.
 """
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -41,7 +40,6 @@ class SelectionOptions(NamedTuple):
 SELECTION = SelectionOptions()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Selection(Immutable):
     """Law of the solution that SGD selects; made by :func:`selected`, with the equations there.
 
@@ -82,7 +80,7 @@ class Selection(Immutable):
         for _ in range(SELECTION.n_chunks):
             uniform = points.random(SELECTION.n_draws // SELECTION.n_chunks)
             normal = ndtri(np.clip(uniform, 1e-12, 1 - 1e-12)).reshape(-1, 2, self.K, self.M)
-            last, first = (_frames(x) for x in self._overlaps(normal[:, 0], normal[:, 1]))
+            last, first = (polar(x) for x in self._overlaps(normal[:, 0], normal[:, 1]))
             distances.append(np.linalg.norm(last - first, axis=(1, 2)))
         return np.concatenate(distances)
 
@@ -123,12 +121,6 @@ class Selection(Immutable):
         first, second = check.generator(rng).standard_normal((2, check.count("n", n), self.K, self.M))
         last, first = self._overlaps(first, second)
         return polar(last), polar(first)
-
-
-def _frames(R):
-    """Polar factors of many R (n, K, M) of full rank, from R^T R, which costs less than :func:`polar`."""
-    values, vectors = np.linalg.eigh(np.swapaxes(R, 1, 2) @ R)
-    return R @ (vectors / np.sqrt(values)[:, None]) @ np.swapaxes(vectors, 1, 2)
 
 
 def selected(K: int, M: int, *, eta: float, q0: float = 1.0, noise: float = 0.0, batch_size: int = 1) -> "Selection":

@@ -1,6 +1,6 @@
 """One linear scaling problem: its numbers, and its theory as methods."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from functools import cached_property
 from typing import NamedTuple
 
@@ -93,8 +93,7 @@ class Phase(NamedTuple):
     missing: str
 
 
-@dataclass(frozen=True, eq=False)
-class Law(Immutable):
+class Law(Immutable, repr=True):
     r"""Scaling law of a linear student: capacity and source exponent, size, learning rate, noise.
 
     .. math:: s_l = s_1 l^{-(1+\beta)}, \quad p_l = \frac1L, \quad \langle s\rangle = 1, \qquad
