@@ -12,7 +12,6 @@ two workers of one thread; on a real cluster set ``threads`` to the number of co
 there are 400 trajectories. Needs ``pip install "overlaps[dask]"``.
 """
 
-import dataclasses
 import sys
 from pathlib import Path
 
@@ -44,7 +43,7 @@ def make_pool():
 def errors(first):
     """eps_g (SIZE, n) of the batch that begins at point number ``first``; workers return small arrays."""
     start = ov.State.from_overlaps(MODEL, Q=[[0.5, 0], [0, 0.4]], R=[[0.02, 0], [0, 0.03]], T=np.eye(2))
-    models = [dataclasses.replace(MODEL, eta=eta, noise=noise) for eta, noise in GRID[first : first + SIZE]]
+    models = [MODEL.replace(eta=eta, noise=noise) for eta, noise in GRID[first : first + SIZE]]
     return np.array(ov.solve_many(models, start, ALPHA, threads=1).eps_g)
 
 

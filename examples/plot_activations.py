@@ -7,7 +7,6 @@ Gaussian averages A, B, C only, so that ``ov.solve`` works for all of them. Equa
 :math:`\eta^2` agree with SGD; without these terms (gradient flow) they do not.
 """
 
-import dataclasses
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -48,7 +47,7 @@ for ax, (name, (activation, eta)) in zip(axes.flat, SETTINGS.items(), strict=Tru
     model = ov.committee_machine(2, 2, activation=activation, eta=eta, noise=0.3)
     start = ov.State.from_overlaps(model, Q=[[0.5, 0.1], [0.1, 0.6]], R=[[0.2, 0], [0, 0.3]], T=np.eye(2))
     full = ov.solve(model, start, alpha, rtol=1e-6)
-    flow = ov.solve(dataclasses.replace(model, gradient_flow=True), start, alpha, rtol=1e-6)
+    flow = ov.solve(model.replace(gradient_flow=True), start, alpha, rtol=1e-6)
     sgd = ov.simulate(model, N=1000, alpha=alpha, rng=1, start=start, runs=3)
     full.plot(ax=ax, color="C0", label=r"ODE with the $O(\eta^2)$ term")
     flow.plot(ax=ax, color="C0", linestyle="--", label="gradient flow")

@@ -11,7 +11,6 @@ horizon at this source exponent, 1 - 1/c. Polynomial decay for random features: 
 arXiv:2602.04774.
 """
 
-import dataclasses
 import sys
 import warnings
 from inspect import currentframe
@@ -78,7 +77,7 @@ def best_constant(horizon):
 def annealed(horizon, peak=1.086, records=2):
     """Solution under the rate peak (1 - alpha / horizon)^3, a product of three straight lines."""
     line = ov.Schedule([0.0, horizon], [1.0, 0.0])
-    model = dataclasses.replace(MODEL, eta=peak)
+    model = MODEL.replace(eta=peak)
     times = np.linspace(0, horizon, records)
     return ov.solve(model, START, times, schedule=line * line * line, method="structured", rtol=1e-7, blocks=False)
 

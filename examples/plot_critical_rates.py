@@ -8,7 +8,6 @@ networks: Bocchi et al. (2026), arXiv:2604.03068 (no critical rates there). Saad
 4225, for erf.
 """
 
-import dataclasses
 import warnings
 
 import numpy as np
@@ -46,11 +45,11 @@ def critical(model):
     guess = ov.State.from_overlaps(model, Q=W @ W.T, R=W, T=np.eye(model.M))
     state = ov.fixed_point(model, guess).state
     limit = ov.critical_eta(model, state)
-    models = [dataclasses.replace(model, eta=float(eta)) for eta in BESIDE * limit]
+    models = [model.replace(eta=float(eta)) for eta in BESIDE * limit]
     states = []
     for there in models[:2]:
         for eta in np.linspace(model.eta, there.eta, 5)[1:]:  # followed from below
-            state = ov.fixed_point(dataclasses.replace(model, eta=float(eta)), state).state
+            state = ov.fixed_point(model.replace(eta=float(eta)), state).state
         states.append(state)
     states += [limit.mode.state] * 2  # beyond the critical rate there may be none
     starts = [kicked(x, state, np.random.default_rng(1)) for x, state in zip(models, states, strict=True)]

@@ -7,7 +7,6 @@ stationary error is smallest at a finite rate. The closed form was derived for t
 Biehl and Schwarze (1993), J. Phys. A 26, 2651.
 """
 
-import dataclasses
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -38,7 +37,7 @@ def late(eta, drift):
 def followers(eta, drift=0.02):
     """Two erf students whose teachers begin to move: (stages, start, solution)."""
     still = ov.committee_machine(2, 2, eta=eta)
-    stages = ov.Stages([still, dataclasses.replace(still, drift=drift)], until=[SWITCH, END])
+    stages = ov.Stages([still, still.replace(drift=drift)], until=[SWITCH, END])
     start = ov.State.from_overlaps(still, Q=np.eye(2) / 2, R=[[0.3, 0.05], [0.1, 0.2]], T=np.eye(2))
     return stages, start, ov.solve(stages, start, np.linspace(0, END, 301))
 

@@ -27,7 +27,7 @@ def learn(T12, v_stars=((1.0, 0.0), (0.0, 1.0))):
     T = [[1.0, T12], [T12, 1.0]]
     start = ov.State.from_overlaps(tasks[0], Q=0.2 * np.eye(2), R=[[0.1, 0.02], [0.03, 0.08]], T=T)
     traj = ov.solve(ov.Stages(tasks, until=[SWITCH, END]), start, np.linspace(0, END, 241), rtol=1e-10)
-    return traj.alpha, np.array([traj.error(0), traj.error(1)])
+    return traj.alpha, np.array([traj.task_error(0), traj.task_error(1)])
 
 
 # %%
@@ -42,7 +42,7 @@ def forgotten_with_heads(T12):
     R, T = [[0.05, 0.05 * T12], [0.03 * T12, 0.03]], [[1.0, T12], [T12, 1.0]]
     start = ov.State.from_overlaps(tasks[0], Q=np.eye(2), R=R, T=T)
     stages = ov.Stages(tasks, until=[SWITCH, END], heads=[[0.3, 0.2], [0.2, 0.3]])
-    return ov.solve(stages, start, [0.0, SWITCH, END]).error(0)[-1]
+    return ov.solve(stages, start, [0.0, SWITCH, END]).task_error(0)[-1]
 
 
 # %%

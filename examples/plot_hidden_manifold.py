@@ -10,7 +10,6 @@ D = 500, 100,000 steps and 10 runs.
 """
 
 import sys
-from dataclasses import replace
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -71,7 +70,7 @@ def distances(sizes, repeats):
         for student in STUDENTS:
             model = network(student)
             sgd = ov.simulate(model, N=N, alpha=log_times(10.0, n=20), rng=N, runs=repeats, weights=weights)
-            own = [ov.solve(replace(model, spectrum=m.spectrum), start, sgd.alpha) for m, start in starts]
+            own = [ov.solve(model.replace(spectrum=m.spectrum), start, sgd.alpha) for m, start in starts]
             for j, theory in enumerate((own, limit(model, sgd.alpha))):
                 apart = ov.tlog_rmse(theory, sgd)
                 found[student][i, j] = np.mean([apart.mean(name).mean() for name in NAMES])

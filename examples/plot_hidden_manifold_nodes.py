@@ -9,7 +9,6 @@ Goldt, Mezard, Krzakala and Zdeborova (2020), arXiv:1909.11500. ``--full`` uses 
 """
 
 import sys
-from dataclasses import replace
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -82,7 +81,7 @@ def binned(model, state, bins):
     q, r, tau = (np.stack([getattr(state, x)[g].sum(axis=0) for g in groups]) for x in ("q", "r", "tau"))
     centre = np.array([p[g] @ s[g] for g in groups]) / weights
     order = np.argsort(-centre)
-    small = replace(model, spectrum=ov.Spectrum(centre[order], weights[order] / weights.sum()))
+    small = model.replace(spectrum=ov.Spectrum(centre[order], weights[order] / weights.sum()))
     return small, ov.State(q=q[order], r=r[order], tau=tau[order], T=state.T, v=state.v).on(small)
 
 

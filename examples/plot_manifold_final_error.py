@@ -40,7 +40,7 @@ def final_error(K, ratio, eta=ETA):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # Newton's method did not converge: continue
             end = ov.fixed_point(model, start)
-        stable = end.converged and ov.linearise(model, end.state).unstable == 0  # and no plateau
+        stable = end.converged and ov.linearise(end.state).unstable == 0  # and no plateau
         if stable:
             break
     S = end.state

@@ -39,7 +39,7 @@ curves = {}
 for beta in (1.0, 1.5):
     model = ov.committee_machine(2, 2, eta=0.1, spectrum=ov.power_law(beta=beta, L=4096))
     begin = time.perf_counter()
-    traj = ov.solve(model, model.random_start(N=4_096_000, rng=1), (0.0, 1e9))
+    traj = ov.solve(model, model.random_start(N=4_096_000, rng=1), (0.0, 1e9), every_step=True)
     print(f"beta = {beta}: {traj.method}, {traj.nfev} evaluations, {time.perf_counter() - begin:.1f} s")
     assert traj.success and traj.alpha[-1] == 1e9
     shown = (traj.alpha > 1e-2) & (traj.eps_g > 1e-12)

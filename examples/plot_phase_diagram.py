@@ -9,7 +9,6 @@ the network without noise: its bound is :math:`\eta_c = 1/2` here. ``--full`` ma
 minute.
 """
 
-import dataclasses
 import sys
 import warnings
 
@@ -32,7 +31,7 @@ MODEL = ov.quadratic_network(2, 2, eta=0.2)
 def phase_diagram():
     """Length of the plateau (N, M), nan where it is not left, error at the end (N, M), and the batch."""
     start = ov.State.from_overlaps(MODEL, Q=[[0.3, 0.05], [0.05, 0.25]], R=[[0.03, 0.0], [0.0, 0.02]], T=np.eye(2))
-    models = [dataclasses.replace(MODEL, eta=eta, noise=noise) for eta in ETAS for noise in NOISES]
+    models = [MODEL.replace(eta=eta, noise=noise) for eta in ETAS for noise in NOISES]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # trajectories beyond the line diverge
         batch = ov.solve_many(models, start, ALPHA)
@@ -50,7 +49,7 @@ def phase_diagram():
 def critical_line():
     """eta_c for each noise, of the fixed point followed from perfect learning."""
     perfect = ov.State.from_overlaps(MODEL, Q=np.eye(2), R=np.eye(2), T=np.eye(2))
-    noisy = (dataclasses.replace(MODEL, noise=noise) for noise in np.linspace(0.0, 1.0, 6))
+    noisy = (MODEL.replace(noise=noise) for noise in np.linspace(0.0, 1.0, 6))
     rates = [float(ov.critical_eta(model, ov.fixed_point(model, perfect).state)) for model in noisy]
     return np.polynomial.Polynomial.fit(np.linspace(0.0, 1.0, 6) ** 2, rates, 4)(NOISES**2)
 

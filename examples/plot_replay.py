@@ -27,7 +27,7 @@ START = ov.State.from_overlaps(TASKS[0], **OVERLAPS)
 def errors(shares, alpha=(END,)):
     """Errors on both tasks (2, n) at times alpha."""
     traj = ov.solve(ov.Mixed(TASKS, shares, heads=HEADS), START, np.array(alpha))
-    return np.array([traj.error(0), traj.error(1)])
+    return np.array([traj.task_error(0), traj.task_error(1)])
 
 
 # %%

@@ -8,7 +8,6 @@ linear unit has a classification error of one half. The setting is that of Refin
 (2021), arXiv:2102.11742.
 """
 
-import dataclasses
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -36,7 +35,7 @@ def network(K, v, **options):
 def starts():
     """(model, start) of the network that learns features, of the lazy one, and of the linear classifier."""
     rich = network(4, [0.5, 0.4, -0.5, -0.6], activation=ov.relu, eta_v=0.2)
-    lazy = dataclasses.replace(rich, eta_v=0.0)
+    lazy = rich.replace(eta_v=0.0)
     Q, m = 0.4 * np.eye(4) + 0.1, np.array([[0.8, 0.1], [-0.6, 0.2], [0.1, 0.7], [0.2, -0.9]])
     m = m @ np.kron(np.eye(2), [1, -1])
     line = network(1, [1.0], activation=ov.linear)

@@ -24,7 +24,6 @@
 # their teacher.
 
 # %%
-from dataclasses import replace
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -277,7 +276,7 @@ heights, rates = np.transpose([on_plateau(3, eta) for eta in fine])
 
 fig, axes = plt.subplots(1, 3, figsize=(12.5, 3.9))
 for i, eta in enumerate(SHOWN):
-    one = replace(model, eta=eta)
+    one = model.replace(eta=eta)
     path = ov.solve(one, start, np.linspace(0, 400 / eta, 801))
     axes[0].semilogy(eta * path.alpha, path.eps_g, color=f"C{i}", label=rf"$\eta$ = {eta}")
     axes[0].axhline(heights[fine == eta][0], color=f"C{i}", ls="--", lw=1)
@@ -313,7 +312,7 @@ print("fastest escape at", ", ".join(f"{ratio:.2f} eta_c (K = {size})" for size,
 
 # %%
 FAST = 0.8  # learning rate
-fast = replace(model, eta=FAST)
+fast = model.replace(eta=FAST)
 times = np.arange(10, 201, 10)
 begin = ov.State.from_overlaps(fast, Q=0.3 * np.eye(K), R=np.diag(np.linspace(0.02, 0.04, K)), T=np.eye(K))
 theory = ov.solve(fast, begin, np.arange(0, 201, 2))
@@ -377,7 +376,7 @@ plt.show()
 #    $Q = M c^2$; $\epsilon_g(c)$ has $K^2$, $M$ and $KM$ in place of $K^2$, $K$ and $K^2$.
 # 2. **Noise.** Add label noise, `noise=0.3`. The error no longer vanishes; how does its limit depend on $\eta$, and
 #    what does annealing $\eta$ achieve? *Hint:* `ov.fixed_point` from the end of a trajectory; continue from
-#    `traj[-1]`, which contains its time, with `replace(model, eta=...)`.
+#    `traj[-1]`, which contains its time, with `model.replace(eta=...)`.
 # 3. **Another activation.** Give `on_plateau` an argument `activation` and repeat section 4 with `ov.relu`. How many
 #    modes grow, and is the escape faster than that of erf at the same $\eta$? *Hint:* exactly equal ReLU students, as
 #    in section 2, cannot be linearised (their closure depends on the angle between them); students that are merely

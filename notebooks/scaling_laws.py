@@ -315,7 +315,7 @@ runs = {}
 for beta in (1.0, 1.5):
     model = ov.committee_machine(2, 2, eta=0.1, normalised=True, spectrum=ov.power_law(beta=beta, L=L))
     began = time.perf_counter()
-    runs[beta] = ov.solve(model, model.random_start(N=1000 * L, rng=1), (0.0, 1e9))
+    runs[beta] = ov.solve(model, model.random_start(N=1000 * L, rng=1), (0.0, 1e9), every_step=True)
     print(f"beta = {beta}: {len(runs[beta])} steps in {time.perf_counter() - began:.1f} s; {runs[beta].method}")
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2))
@@ -390,7 +390,7 @@ print("mean error of SGD over that of the ODE at alpha = 10:", {n: round(float(x
 #    is $2\beta/(1 + 2\beta)$ and check it with `linear.error`. *Hint:* minimise $\eta^{-b} \cdot 2/(2 - \eta)$.
 # 3. **Label noise.** `linear.error(..., noise=0.1)` saturates. Where does the power law end, and which schedule
 #    $\eta(\alpha)$ keeps it going? *Hint:* balance `linear.limit_error` with the power law; chain `ov.solve` with
-#    `dataclasses.replace(model, eta=...)`, starting from `traj[-1]`.
+#    `model.replace(eta=...)`, starting from `traj[-1]`.
 # 4. **Annealing.** With `scaling.Law(1.0, 0.5, L=1000, eta=0.5, noise=0.5)` compare `law.error`, `law.decayed` and
 #    `law.annealed` at the same $\alpha$. Which power of the decay is best? *Hint:* balance the bias,
 #    $(\int\eta)^{-g}$, with the noise, $\propto \eta(\alpha)$.

@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import json
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 
 import overlaps as ov
 from overlaps.__main__ import main
-from overlaps.configuration import read, run
+from overlaps.configuration import TEMPLATE, read, run, schema
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "run.toml"
 MODEL = "[model]\nK = 2\nM = 1\neta = 0.5\nv = [1.0, 0.5]\n"
@@ -115,6 +117,85 @@ def test_what_is_not_known_is_named_before_anything_runs(tmp_path, text, said):
     assert not (tmp_path / "try").exists()
 
 
+KINDS = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": int | float}
+
+
+def follows(value, schema):
+    """Whether a value follows a JSON schema, of the few keywords that the one of the library has."""
+    if "anyOf" in schema:
+        return any(follows(value, one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return value in schema["enum"]
+    kind = schema.get("type")
+    if kind and (not isinstance(value, KINDS[kind]) or (isinstance(value, bool) and kind != "boolean")):
+        return False
+    if kind != "object":
+        return True
+    known, others = schema.get("properties", {}), schema["additionalProperties"]
+    return all(
+        follows(x, known[name]) if name in known else others is not False and follows(x, others)
+        for name, x in value.items()
+    ) and {*schema.get("required", [])} <= {*value}
+
+
+GOOD = [
+    EXAMPLE.read_text(),
+    TEMPLATE,
+    MODEL + START + SOLVE,
+    MODEL + "weight_decay = [0.1, 0.2]\nactivation = { leaky_relu = 0.1 }\n" + START + SOLVE + "every_step = false\n",
+    MODEL + START + "[solve]\nalpha = { from = 0.1, to = 10.0, n = 3, log = true }\nmethod = 'DOP853'\n",
+    MODEL + START + SOLVE + "[schedule.noise]\nknots = [0.0, 1.0]\nvalues = [1.0, 0.0]\n",
+    MODEL + START + SOLVE + "[schedule]\nknots = [0.0, 1.0]\nvalues = [1.0, 0.5]\n",
+    '[model]\nkind = "quadratic_network"\nK = 2\nM = 1\neta = 0.2\nnoise = 0.1\n[start]\nN = 50\nrng = 1\n' + SOLVE,
+    '[model]\nkind = "hidden_manifold"\nK = 1\nM = 1\nratio = 0.5\nnodes = 3\neta = 0.2\n'
+    '[start]\nkind = "limit"\nP = [[1.0]]\nT = [[1.0]]\nalignment = [[0.1]]\n' + SOLVE,
+]
+BAD = [
+    MODEL.replace("eta", "Eta") + START + SOLVE,
+    MODEL.replace("0.5\n", '"0.5"\n', 1) + START + SOLVE,
+    MODEL.replace("K = 2", "K = 2.0") + START + SOLVE,
+    MODEL + 'kind = "perceptron"\n' + START + SOLVE,
+    MODEL + "gradient_flow = 1\n" + START + SOLVE,
+    MODEL + START + "[solve]\nrtol = 1e-6\n",
+    MODEL + START + "[solve]\nalpha = { from = 0.0, to = 1.0 }\n",
+    MODEL + START + SOLVE + "start = 3\n",
+    MODEL + START + SOLVE + "blocks = 1\n",
+    MODEL + START + SOLVE + "[output]\nfolder = 3\n",
+    MODEL + START + SOLVE + "[begin]\nN = 2\n",
+    "solve = 3\n" + MODEL + START,
+    START + SOLVE,
+]
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_the_schema_takes_what_the_reader_takes(tmp_path, text):
+    assert follows(tomllib.loads(text), schema()) and read(written(tmp_path, text))
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_the_schema_refuses_only_what_the_run_refuses(tmp_path, text):
+    assert not follows(tomllib.loads(text), schema())
+    with pytest.raises(ValueError, match="."):
+        run(written(tmp_path, text), progress=False)
+
+
+def test_a_key_of_another_library_is_translated(tmp_path):
+    for text, words in (
+        (MODEL.replace("eta", "lr") + START + SOLVE, r"\[model\] has the key 'lr'; expected eta="),
+        (MODEL + START + SOLVE + "noise = 0.1\n", r"\[solve\] has the key 'noise'; noise is a number of the model"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            read(written(tmp_path, text))
+
+
+def test_init_and_schema_are_printed(tmp_path, capsys):
+    main(["init"])
+    config = read(written(tmp_path, capsys.readouterr().out))
+    assert config["model"] == ov.committee_machine(2, 2, eta=0.5) and config["solve"] == {"alpha": (0.0, 300.0)}
+    main(["schema"])
+    assert json.loads(capsys.readouterr().out) == schema()
+
+
 @pytest.mark.slow
 def test_results_of_another_configuration_are_kept(tmp_path):
     path = written(tmp_path, MODEL + START + SOLVE)
@@ -141,7 +222,7 @@ def test_on_the_command_line(tmp_path, capsys):
 
 
 def test_version_and_help(capsys):
-    for option, said in ("--version", f"overlaps {ov.__version__}\n"), ("--help", "python -m overlaps run config.toml"):
+    for option, said in ("--version", f"overlaps {ov.__version__}\n"), ("--help", "python -m overlaps run run.toml"):
         with pytest.raises(SystemExit):
             main([option])
         assert said in capsys.readouterr().out

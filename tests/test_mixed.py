@@ -67,7 +67,7 @@ MODELS = {
 def numbers(traj, n):
     """As the rows of GOLDEN."""
     Q = traj.Q[n][np.triu_indices(2)]
-    return np.concatenate([Q, traj.R[n].ravel(), traj.v[n].ravel(), [traj.error(0)[n], traj.error(1)[n]]])
+    return np.concatenate([Q, traj.R[n].ravel(), traj.v[n].ravel(), [traj.task_error(0)[n], traj.task_error(1)[n]]])
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -78,7 +78,7 @@ def test_an_independent_program(name):
     for n, row in enumerate(rows):
         assert np.allclose(numbers(traj, n), row, atol=1e-9, rtol=0)
     shares = MODELS[name].at(traj.alpha)
-    assert np.allclose(traj.eps_g, shares[0] * traj.error(0) + shares[1] * traj.error(1), rtol=1e-14)
+    assert np.allclose(traj.eps_g, shares[0] * traj.task_error(0) + shares[1] * traj.task_error(1), rtol=1e-14)
 
 
 @pytest.mark.parametrize("heads", [None, HEADS])
@@ -100,7 +100,7 @@ def test_equal_tasks_are_one_task():
         both = ov.solve(ov.Mixed([one, one], shares), start, [0.0, 2.0, 6.0], **TIGHT)
         for name in ("q", "r", "v", "eps_g"):
             assert np.allclose(getattr(both, name), getattr(alone, name), atol=1e-9)
-        assert np.array_equal(both.error(0), both.error(1))
+        assert np.array_equal(both.task_error(0), both.task_error(1))
     own = ov.solve(ov.Mixed([one, one], [0.5, 0.5], heads=[one.v, one.v]), start, [0.0, 2.0], **TIGHT)
     assert np.allclose(own.v[:, 0], own.v[:, 1], atol=1e-12)  # half of the samples each: slower than alone
     assert np.abs(own.v[1, 0] - start.v).max() < 0.9 * np.abs(alone.v[1] - start.v).max()
@@ -117,7 +117,7 @@ def test_eigenvalues_of_their_own():
     there = ov.State.from_blocks(tasks[1], q=q, r=r, t=t, v=start.v)
     alone = ov.solve(tasks[1], there, [0.0, 4.0], **TIGHT)
     mixed = ov.solve(ov.Mixed(tasks, [0.0, 1.0]), start, [0.0, 4.0], **TIGHT)
-    assert np.allclose(mixed.q, alone.q, atol=1e-10) and np.allclose(mixed.error(1), alone.eps_g, atol=1e-10)
+    assert np.allclose(mixed.q, alone.q, atol=1e-10) and np.allclose(mixed.task_error(1), alone.eps_g, atol=1e-10)
     assert np.allclose(mixed.r[1, 0] / 0.5, alone.r[1, 0] / 1.3, atol=1e-10)
     assert np.array_equal(mixed.r[1, 1], start.r[1])  # frozen where the task has no variance
     half, pieces = ov.Mixed(tasks, [0.5, 0.5]), ov.Mixed(tasks, ov.Schedule([0, 2], [0.5, 0.5]))
@@ -140,12 +140,18 @@ def test_stages_of_mixtures():
     for name in ("Q", "R", "v"):
         assert np.allclose(getattr(staged, name), getattr(pure, name), atol=1e-10)
         assert np.allclose(getattr(jump, name), getattr(pure, name), atol=1e-10)
-    assert np.allclose(staged.error(1), pure.error(1), atol=1e-10)
+    for stage in range(2):  # each stage mixes both tasks, with shares of 0 and 1
+        for task in range(2):
+            assert np.allclose(staged.task_error(stage, task), pure.task_error(task), atol=1e-10)
+    with pytest.raises(ValueError, match=r"j = None for stage 1, .*task_error\(1, j\), one of its 2 tasks"):
+        staged.task_error(1)
+    with pytest.raises(ValueError, match=r"j = 0 for stage 1, .*expected task_error\(1\)"):
+        pure.task_error(1, 0)
     assert np.allclose(jump.eps_g, pure.eps_g, atol=1e-10)
     replay = ov.solve(ov.Stages([FIRST, mixtures[1], MODELS["shared"]], [2.0, 3.0, 5.0]), START, times)
-    assert replay.success and replay.error(2).shape == (4,)
+    assert replay.success and replay.task_error(2, 1).shape == replay.task_error(0).shape == (4,)
     runs = ov.simulate(ov.Stages(mixtures, ends), N=100, alpha=times, rng=1, runs=2, start=START)
-    assert runs.error(0).shape == (2, 4)
+    assert runs.task_error(0, 1).shape == (2, 4)
 
 
 def test_shares_that_change_are_the_limit_of_constant_pieces():
@@ -185,8 +191,10 @@ def test_simulators(method):
     for name in ("Q", "R", "v", "eps_g"):
         gap = np.abs(runs.mean(name) - getattr(traj, name))[1:]
         assert np.all(gap < 3 * runs.standard_error(name)[1:])
-    own = runs.error(1)
-    assert np.all(np.abs(own.mean(axis=0) - traj.error(1))[1:] < 3 * own.std(axis=0, ddof=1)[1:] / np.sqrt(len(own)))
+    own = runs.task_error(1)
+    assert np.all(
+        np.abs(own.mean(axis=0) - traj.task_error(1))[1:] < 3 * own.std(axis=0, ddof=1)[1:] / np.sqrt(len(own))
+    )
 
 
 @pytest.mark.parametrize("method", ["direct", "reduced"])
@@ -289,7 +297,7 @@ def test_gradient_of_shares(mean):
     assert np.sum(gradient * step) == pytest.approx((ahead - behind) / 2, rel=1e-6)  # third order of 1e-4
     constant = ov.solve(mixed, start, [2.0], **TIGHT)
     value = Search(mixed, start, np.linspace(0, 2, 9), weights, False).run(np.tile(mixed.shares, (9, 1)))
-    assert value == pytest.approx(sum(w * constant.error(i)[0] for i, w in enumerate(weights)), rel=1e-7)
+    assert value == pytest.approx(sum(w * constant.task_error(i)[0] for i, w in enumerate(weights)), rel=1e-7)
 
 
 def test_gradient_of_the_mean_error_by_shares():
@@ -301,7 +309,7 @@ def test_gradient_of_the_mean_error_by_shares():
     ahead, behind = search.run(shares + step), search.run(shares - step)
     assert np.sum(gradient * step) == pytest.approx((ahead - behind) / 2, rel=1e-6)  # third order of 1e-4
     traj = ov.solve(mixed, START, np.linspace(0, 0.3, 101), **TIGHT)
-    mean = np.trapezoid(0.6 * traj.error(0) + 0.9 * traj.error(1), traj.alpha) / 0.3
+    mean = np.trapezoid(0.6 * traj.task_error(0) + 0.9 * traj.task_error(1), traj.alpha) / 0.3
     assert value == pytest.approx(mean, rel=1e-6)  # the square of a step of 0.003
 
 
@@ -311,7 +319,7 @@ def test_best_shares():
     best = ov.optimal_schedule(MODELS["own"], START, 3.0, control="shares", knots=3)
     assert best.success and best.value <= best.constant[1] and np.all((best.shares >= 0) & (best.shares <= 1))
     again = ov.solve(ov.Mixed([FIRST, SECOND], best.schedule, heads=HEADS), START, [3.0])
-    assert again.error(0)[0] / 2 + again.error(1)[0] / 2 == pytest.approx(best.value, rel=1e-5)
+    assert again.task_error(0)[0] / 2 + again.task_error(1)[0] / 2 == pytest.approx(best.value, rel=1e-5)
     with pytest.raises(ValueError, match="expected 'shares' for ov.Mixed"):
         ov.optimal_schedule(MODELS["own"], START, 3.0)
 
@@ -327,7 +335,7 @@ def test_best_shares_follow_the_order_of_the_tasks():
     assert one.success and other.success and one.value == pytest.approx(other.value, rel=1e-8)
     np.testing.assert_allclose(one.shares, other.shares[:, ::-1], rtol=0, atol=1e-3)  # values are flat at their minimum
     again = ov.solve(ov.Mixed(models, one.schedule), START, [2.0], **TIGHT)
-    errors = [again.error(i)[0] for i in range(2)]
+    errors = [again.task_error(i)[0] for i in range(2)]
     assert weights @ errors == pytest.approx(one.value, rel=1e-5)
 
 
@@ -338,7 +346,7 @@ def test_the_constant_shares_of_three_tasks_are_equal():
     shares, value = search.constant()
     equal = ov.solve(ov.Mixed(tasks, [1 / 3] * 3), START, [2.0], **TIGHT)
     np.testing.assert_allclose(shares, 1 / 3, rtol=1e-15)
-    assert value == pytest.approx(np.mean([equal.error(i)[0] for i in range(3)]), rel=1e-6)
+    assert value == pytest.approx(np.mean([equal.task_error(i)[0] for i in range(3)]), rel=1e-6)
 
 
 def test_rounding_of_equal_tasks_is_that_of_one():
@@ -387,7 +395,7 @@ def test_bad_input():
     with pytest.raises(ValueError, match="expected heads="):
         ov.solve(MODELS["shared"], own[0], [2.0])
     with pytest.raises(IndexError, match="i = 2"):
-        own.error(2)
+        own.task_error(2)
     with pytest.raises(ValueError, match="plateaus does not support tasks mixed in one step"):
         own.plateaus()
     with pytest.raises(ValueError, match="initial has shape"):
@@ -411,12 +419,12 @@ def test_files_labels_tables_and_pictures(name, tmp_path):
     for result in (traj, runs):
         result.save(tmp_path / "result.npz")
         again = ov.load(tmp_path / "result.npz")
-        assert again == result and np.array_equal(again.error(1), result.error(1))
+        assert again == result and np.array_equal(again.task_error(1), result.task_error(1))
         data = result.to_xarray()
         assert data.error.dims == ("task", *data.eps_g.dims)
         assert ov.results.labelled.model_of(data) == result.model
         table = result.to_pandas()
-        assert np.array_equal(table["error_2"], result.error(1).ravel())
+        assert np.array_equal(table["error_2"], result.task_error(1).ravel())
         own = result.model.heads is not None
         assert np.array_equal(
             table["v_2_1" if own else "v_2"], (result.v[..., 1, 0] if own else result.v[..., 1]).ravel()

@@ -279,11 +279,10 @@ def test_models_of_another_shape_are_named(change, words):
         ([[MODEL, 3], None, ALPHA], {}, r"models\[1\] = 3; expected a Model"),
         ([MODEL, [None, 3], ALPHA], {}, r"starts\[1\] = 3; expected a State"),
         ([[MODEL] * 2, [None] * 3, ALPHA], {}, "2 models and 3 starts"),
-        ([MODEL, None, (0, 1)], {}, "expected an array of output times"),
         ([MODEL, None, ALPHA], {"threads": 0}, "threads = 0"),
         ([MODEL, None, ALPHA], {"max_memory": 100.0}, r"takes? .* GB; expected below max_memory"),
         ([MODEL, None, ALPHA], {"late": True}, "solve_many does not support late=True"),
-        ([MODEL, None, ALPHA], {"t_eval": [1.0]}, "no option t_eval"),
+        ([MODEL, None, ALPHA], {"vectorized": True}, "no option vectorized"),
     ],
 )
 def test_bad_input_is_refused(arguments, options, words):

@@ -3,49 +3,40 @@
 Every model is an activation closure times a covariate spectrum, integrated by one right-hand side.
 """
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from . import results as results
 from . import rules as rules
 from ._base import Immutable, public_dir
 from ._base.lazy_compilation import reproducible
 from ._base.version import __version__ as __version__
 from .activations import Activation, absolute, erf, leaky_relu, linear, polynomial, quadratic, relu, sign, tanh
-from .analysis import (
-    Fluctuations,
-    HessianSpectrum,
-    compress,
-    compression_error,
-    field_average,
-    fluctuations,
-    hessian,
-    plateau,
-)
+from .analysis import compress, compression_error, field_average, fluctuations, hessian, plateau
 from .dynamics import solve, solve_many
-from .flow.closure import Closure, closure
+from .flow.closure import closure
 from .models import Mixed, Model, Schedule, Spectrum, Stages, State, committee_machine, isotropic, power_law
 from .models.frozen import LowRank, distill, low_rank, previous_student
 from .models.learner import Learner, learner
 from .models.mixture import GaussianMixture, gaussian_mixture
 from .models.model import quadratic_network
-from .results import Batch, Discrepancy, Ensemble, Trajectory, load, tlog_rmse
-from .results import discrepancy as discrepancy
 from .results.citations import cite
-from .results.files import save
+from .results.discrepancy import tlog_rmse
+from .results.files import load, save
 from .results.plotting import compare, explore, style
 from .rules.rule import Rule
 from .simulators import simulate
-from .stability import CriticalEta, FixedPoint, Linearisation, critical_eta, fixed_point, linearise
-from .stability.plateaus import Plateau
-from .sweeps import Sweep, sweep
+from .stability import critical_eta, fixed_point, linearise
+from .sweeps import sweep
 
 # packages that are imported when one of their names is first used, and their public names
 _LAZY = {
     "manifold": {
-        *("HiddenManifold", "hidden_manifold", "ManifoldEnsemble", "latents"),
-        *("GaussianCovariates", "gaussian_covariates", "CovariatesEnsemble", "covariates"),
+        *("HiddenManifold", "hidden_manifold", "latents"),
+        *("GaussianCovariates", "gaussian_covariates", "covariates"),
     },
-    "protocols": {"OptimalSchedule", "greedy_schedule", "optimal_schedule", "schedule_gradient"},
+    "protocols": {"greedy_schedule", "optimal_schedule", "schedule_gradient"},
     "theory": set(),
     "static": set(),
 }
@@ -56,10 +47,10 @@ Immutable.kinds.later += [f"{__name__}.analysis.{x}" for x in ("stationary", "es
 
 if TYPE_CHECKING:
     from . import static, theory
-    from .manifold import CovariatesEnsemble, ManifoldEnsemble, covariates, latents
+    from .manifold import covariates, latents
     from .manifold.gaussian_covariates import GaussianCovariates, gaussian_covariates
     from .manifold.model import HiddenManifold, hidden_manifold
-    from .protocols import OptimalSchedule, greedy_schedule, optimal_schedule, schedule_gradient
+    from .protocols import greedy_schedule, optimal_schedule, schedule_gradient
 else:
 
     def __getattr__(name):
@@ -67,19 +58,19 @@ else:
             if name == package or name in names:
                 module = import_module(f".{package}", __name__)
                 return globals().setdefault(name, module if name == package else getattr(module, name))
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; dir({__name__}) shows those it has.")
+        meant = [x for x in get_close_matches(name, [*__all__, *results.__all__], 1, 0.8)]
+        expected = "".join(f"expected ov.{'' if x in __all__ else 'results.'}{x}; " for x in meant)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; {expected}dir({__name__}) shows all.")
 
 
 __all__ = [
-    "Activation", "Batch", "Closure", "CovariatesEnsemble", "CriticalEta", "Discrepancy", "Ensemble", "FixedPoint",
-    "Fluctuations", "GaussianCovariates", "GaussianMixture", "HessianSpectrum", "HiddenManifold", "Learner",
-    "Linearisation", "LowRank", "ManifoldEnsemble", "Mixed", "Model", "OptimalSchedule", "Plateau", "Rule",
-    "Schedule", "Spectrum", "Stages", "State", "Sweep", "Trajectory", "absolute", "field_average", "cite", "closure",
-    "committee_machine", "compare", "compress", "compression_error", "covariates", "critical_eta", "erf", "explore",
+    "Activation", "GaussianCovariates", "GaussianMixture", "HiddenManifold", "Learner", "LowRank", "Mixed", "Model",
+    "Rule", "Schedule", "Spectrum", "Stages", "State", "absolute", "cite", "closure", "committee_machine", "compare",
+    "compress", "compression_error", "covariates", "critical_eta", "distill", "erf", "explore", "field_average",
     "fixed_point", "fluctuations", "gaussian_covariates", "gaussian_mixture", "greedy_schedule", "hessian",
     "hidden_manifold", "isotropic", "latents", "leaky_relu", "learner", "linear", "linearise", "load", "low_rank",
-    "optimal_schedule", "polynomial", "plateau", "power_law", "previous_student", "quadratic", "quadratic_network",
-    "relu", "reproducible", "rules", "save", "schedule_gradient", "sign", "simulate", "solve", "solve_many", "static",
-    "style", "sweep", "tanh", "distill", "theory", "tlog_rmse",
+    "optimal_schedule", "plateau", "polynomial", "power_law", "previous_student", "quadratic", "quadratic_network",
+    "relu", "reproducible", "results", "rules", "save", "schedule_gradient", "sign", "simulate", "solve", "solve_many",
+    "static", "style", "sweep", "tanh", "theory", "tlog_rmse",
 ]  # fmt: skip
 __dir__ = public_dir(__name__)

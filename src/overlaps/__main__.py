@@ -1,12 +1,14 @@
 """Command line of the library: ``python -m overlaps COMMAND``.
 
 ``demo`` compares theory and simulation in one figure; ``info`` prints versions and the cache folder.
-``run config.toml`` executes a run described in a file (:mod:`overlaps.configuration`).
+``run config.toml`` executes a run described in a file (:mod:`overlaps.configuration`); ``init`` prints such a file, and
+``schema`` its JSON schema for editors.
 ``warm [erf relu ... | all]`` compiles the kernels of these students, with teachers of the same kind, into the cache,
 for container images, clusters and lectures; without a name, those of erf.
 """
 
 import argparse
+import json
 import os
 import sys
 import time
@@ -22,7 +24,7 @@ from overlaps._base.jit import cache_folder, watch
 from overlaps._base.kernel_cache import kernel_files
 from overlaps._base.signatures import bar
 from overlaps._base.version import versions
-from overlaps.configuration import run
+from overlaps.configuration import TEMPLATE, run, schema
 from overlaps.flow import flow
 
 # students that ``warm`` accepts
@@ -161,7 +163,8 @@ def main(arguments=None):
     """Parse the command line and execute the command."""
     examples = """examples:
   python -m overlaps demo               SGD and the band predicted for it, in seconds
-  python -m overlaps run config.toml    one run: trajectory, figure and configuration in a folder
+  python -m overlaps init > run.toml    a file that describes one run, to be edited
+  python -m overlaps run run.toml       one run: trajectory, figure and configuration in a folder
   python -m overlaps info               versions, cores and cache folder, for bug reports
   python -m overlaps warm erf relu      compile the kernels of these students ahead
 """
@@ -177,6 +180,10 @@ def main(arguments=None):
     job = commands.add_parser("run", help="solve and simulate the problem of a TOML file; write results to a folder")
     job.add_argument("config", help="the file, see overlaps.configuration")
     job.set_defaults(act=lambda given: _run(parser, given.config))
+    job = commands.add_parser("init", help="print a TOML file that describes a run")
+    job.set_defaults(act=lambda _: print(TEMPLATE, end=""))
+    job = commands.add_parser("schema", help="print the JSON schema of such files, with which editors complete them")
+    job.set_defaults(act=lambda _: print(json.dumps(schema(), indent=1)))
     commands.add_parser("info", help="versions, cores, cache folder").set_defaults(act=lambda _: info())
     job = commands.add_parser("warm", help="compile kernels into the cache, with a progress bar")
     job.add_argument(

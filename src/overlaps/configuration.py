@@ -11,16 +11,18 @@ import shutil
 import tomllib
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import NoneType
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 import overlaps as ov
 from overlaps._base import check
+from overlaps._base.signatures import advice
 from overlaps._base.version import versions
 from overlaps.activations.library import named
 
-__all__ = ["read", "run"]
+__all__ = ["TEMPLATE", "read", "run", "schema"]
 
 # functions that a file names in a table, or for an activation with a parameter
 MAKERS: dict[str, dict[str, Any]] = {
@@ -42,6 +44,39 @@ class SizeLimits(NamedTuple):
 
 
 SIZE_LIMITS = SizeLimits()
+
+# a file that ``overlaps init`` prints
+TEMPLATE = """\
+#:schema ./overlaps.schema.json
+# overlaps run run.toml; for completion in an editor: overlaps schema > overlaps.schema.json
+
+[model]                    # kind = "committee_machine" (the default), "quadratic_network" or "hidden_manifold"
+K = 2
+M = 2
+activation = "erf"         # or { leaky_relu = 0.1 }, { polynomial = [0, 0, 1] }; teacher_activation likewise
+eta = 0.5
+
+# [spectrum]               # of the inputs; left out: isotropic
+# kind = "power_law"
+# beta = 1.0
+# L = 20
+
+[start]                    # model.random_start; kind = "overlaps" takes Q, R, T instead
+N = 1000
+rng = 1
+
+[solve]
+alpha = [0.0, 300.0]       # an interval; a list of times; or { from = 1.0, to = 1e4, n = 200, log = true }
+
+# [simulate]               # SGD from the same start
+# N = 1000
+# rng = 2
+# runs = 5
+# alpha = { from = 0.0, to = 300.0, n = 31 }
+
+[output]
+folder = "overlaps-run"    # below this file
+"""
 
 
 def read(path):
@@ -217,7 +252,71 @@ def _run(path, progress):
 def _check_keys(where, table, known):
     for name in table:
         if name not in known:
-            raise ValueError(f"{where} has the key {name!r}; expected some of {', '.join(sorted(known))}.")
+            raise ValueError(f"{where} has the key {name!r}; {advice(name, sorted(known))}.")
+
+
+def schema():
+    """Return the JSON schema of a configuration, with which editors complete and check a file.
+
+    Returns
+    -------
+    dict
+        Tables, their keys, and the types of the values as the signatures of the functions have them. Values that
+        depend on each other, such as shapes, are checked by :func:`read` only.
+
+    Examples
+    --------
+    >>> from overlaps.configuration import schema
+    >>> schema()["properties"]["model"]["properties"]["eta"]
+    {'type': 'number'}
+    """
+    models, spectra = MAKERS["model"], MAKERS["spectrum"]
+    parametrised = _table({"leaky_relu": {"type": "number"}, "polynomial": {"type": "array"}})
+    activation = {"anyOf": [{"type": "string"}, parametrised]}
+    model = _keys(*models.values()) | {"kind": {"enum": [*models]}, "activation": activation}
+    starts = (ov.Model.random_start, ov.State.from_overlaps, ov.State.from_blocks)
+    limit: dict[str, dict] = {name: {} for name in _arguments(ov.hidden_manifold(1, 1, ratio=1.0, eta=1.0).limit_start)}
+    start = limit | _keys(*starts) | {"kind": {"enum": ["random", "overlaps", "blocks", "limit"]}}
+    number, schedule = {"type": "number"}, _table(_keys(ov.Schedule))
+    grid = _table({"from": number, "to": number, "n": {"type": "integer"}, "log": {"type": "boolean"}}, "from to n")
+    times = {"alpha": {"anyOf": [{"type": "array"}, number, grid]}}
+    tables = {
+        "model": _table(model | {"teacher_activation": activation}),
+        "spectrum": _table(_keys(*spectra.values()) | {"kind": {"enum": [*spectra]}}),
+        "schedule": {"anyOf": [schedule, {"type": "object", "additionalProperties": schedule}]},
+        "start": _table(start),
+        "solve": _table(_keys(ov.solve) | times, "alpha"),
+        "simulate": _table(_keys(ov.simulate) | times, "alpha"),
+        "output": _table({"folder": {"type": "string"}}),
+    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | _table(tables, "model")
+
+
+def _table(properties, required=""):
+    names = {"required": required.split()} if required else {}
+    return {"type": "object", "properties": properties, "additionalProperties": False} | names
+
+
+def _keys(*functions):
+    """Return the schema of each argument of some functions that a table may contain."""
+    return {
+        name: _schema_of(get_type_hints(inspect.unwrap(function)).get(name))
+        for function in functions
+        for name in sorted(_arguments(function))
+    }
+
+
+def _schema_of(hint):
+    """Return the schema of a type; {} for types that TOML does not have, such as arrays of any shape."""
+    if get_origin(hint) is Literal:
+        return {"enum": [*get_args(hint)]}
+    names = {float: "number", int: "integer", bool: "boolean", str: "string"}
+    if get_origin(hint) is tuple:
+        return {"type": "array"}
+    kinds = [_schema_of(x) for x in get_args(hint) if x is not NoneType]
+    if not kinds:
+        return {"type": names[hint]} if hint in names else {}
+    return {} if {} in kinds else kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
 
 
 def _arguments(function):

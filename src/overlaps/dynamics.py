@@ -9,13 +9,14 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, Unpack, overl
 
 import numpy as np
 
-from ._base import ArrayLike, Function, check, warn
+from ._base import ArrayLike, Function, by_name, check, warn
 from .integrators.batch import evolve_batch
 from .integrators.evolve import SECOND_RUN, evolve
 from .integrators.methods import second_run
 from .models import LowRank, Mixed, Model, Schedule, Stages, State
 from .models.features import check_features
 from .models.start import output_times
+from .models.state import of_state
 from .results import Batch, SummedTrajectory, Trajectory
 from .results.composite import LowRankTrajectory, MixedTrajectory, StagedTrajectory, shown_times
 
@@ -47,6 +48,7 @@ class SolveOptions(TypedDict, total=False):
     late: bool
     schedule: Schedule | dict[str, Schedule] | None
     certify: bool
+    every_step: bool
     max_step: float
     first_step: float
     min_step: float
@@ -72,8 +74,16 @@ def solve(
 def solve(
     model: Model, start: State, alpha: Times, *, blocks: Literal[True] = True, **options: Unpack[SolveOptions]
 ) -> Trajectory: ...
+@overload
+def solve(start: State, alpha: Times, /, *, blocks: Literal[False], **o: Unpack[SolveOptions]) -> SummedTrajectory: ...
+@overload
+def solve(
+    start: State, alpha: Times, /, *, blocks: Literal[True] = True, **options: Unpack[SolveOptions]
+) -> Trajectory: ...
 
 
+@of_state
+@by_name("ov.solve(model, start, (0, 100))")
 def solve(
     model: Model | Stages | Mixed | LowRank,
     start: State,
@@ -88,8 +98,9 @@ def solve(
     blocks: bool = True,
     schedule: Schedule | dict[str, Schedule] | None = None,
     certify: bool = False,
+    every_step: bool = False,
     **options: Any,
-) -> Any:
+) -> Trajectory | SummedTrajectory | StagedTrajectory:
     r"""Integrate the order parameters of one-pass SGD, exact for N -> infinity.
 
     .. math::
@@ -103,12 +114,13 @@ def solve(
     ----------
     model : Model, Stages, Mixed or LowRank
         The learning problem: one task, tasks in sequence (:class:`Stages`), tasks mixed in each step (:class:`Mixed`),
-        or directions that adapt a frozen student (:func:`overlaps.low_rank`).
+        or directions that adapt a frozen student (:func:`overlaps.low_rank`). By default the model of the start:
+        ``solve(traj[-1], (100, 200))`` continues a curve.
     start : State
         Initial order parameters at time ``start.alpha``, which is 0 unless the state is a record of a solution.
     alpha : tuple of two floats, or array_like
-        Learning time, steps / N. A tuple (from, to) is an interval: every step of the solver is recorded. An array is
-        a list of increasing output times. An interval begins at ``start.alpha``; output times are not earlier.
+        Learning time, steps / N. A tuple (from, to) is an interval, recorded at 201 equidistant times. An array is a
+        list of increasing output times. An interval begins at ``start.alpha``; output times are not earlier.
     method : str or OdeSolver class
         The integrator:
 
@@ -139,23 +151,25 @@ def solve(
         with several units learn only the sum of their units; use K = M = 1, as in :mod:`overlaps.theory.linear`.
     blocks : bool
         Whether to return the overlaps of every block. A record takes 8 (L (K M + K (K + 1) / 2) + K + 2) bytes during
-        the integration and 8 (L K (K + M) + K + 2) bytes in the result; an interval may have thousands of records, one
-        for each step. With ``blocks=False``, L is 1 in both formulas and the result is a
+        the integration and 8 (L K (K + M) + K + 2) bytes in the result; with ``every_step=True`` there may be
+        thousands of records. With ``blocks=False``, L is 1 in both formulas and the result is a
         :class:`~overlaps.results.trajectory.SummedTrajectory`: its records cannot start another solution, and ``at``
         is not available.
     schedule : Schedule or dict, optional
         Factor on eta and eta_v as a function of alpha (:class:`Schedule`); or a dict of such factors, on "eta",
         "eta_v", "noise", "weight_decay", "batch_size" and "s" (the variances of the inputs). Steps end at the knots.
     certify : bool
-        Integrate a second time and return the differences in ``Trajectory.error``. The second run is recorded at the
-        same times and takes more work than the first: its tolerances are 100 times smaller. Where the method does not
-        become more accurate (below rtol 1e-9 for "structured", 1e-12 for others), the second run uses DOP853, or RK45
-        if the first one used DOP853.
+        Integrate a second time and return the differences in ``Trajectory.certified``. The second run is recorded at
+        the same times and takes more work than the first: its tolerances are 100 times smaller. Where the method does
+        not become more accurate (below rtol 1e-9 for "structured", 1e-12 for others), the second run uses DOP853, or
+        RK45 if the first one used DOP853.
 
         ``success`` is False if twice a difference exceeds min(1000 rtol, 0.1) times the largest overlap, or for eps_g
         that fraction of the smaller of both values plus 10 ``eps_floor``. Plateaus amplify the errors of steps, by less
         than 1000 in all tests, so a larger difference indicates a wrong curve. ``success`` is also False if a second
         run is not affordable.
+    every_step : bool
+        Record an interval (from, to) at every step of the solver, in place of 201 equidistant times.
     **options
         Passed to the SciPy solver: ``max_step`` and ``first_step``; for BDF, Radau and LSODA also their own options.
 
@@ -209,18 +223,23 @@ def solve(
     """
     check.flag("blocks", blocks)
     controls = {"method": method, "rtol": rtol, "atol": atol, "stop": stop, "late": late, "blocks": blocks, **options}
-    controls["progress"], certify = progress, check.flag("certify", certify)
+    controls |= {"progress": progress, "every_step": check.flag("every_step", every_step)}
+    certify = check.flag("certify", certify)
     segments: Any = [(model, start, alpha, schedule)]
     results: list[Any] = []
     check.flag("late", late)
     check_features("solve", model, schedule, late=late, blocks=blocks, stop=stop, certify=certify)
     if isinstance(model, Stages):
-        times, every_step = output_times(alpha, check.state(start).alpha)
-        requested = None if every_step else np.ravel(alpha)
+        times = output_times(alpha, check.state(start).alpha, every_step)
+        requested = None if every_step else times if isinstance(alpha, tuple) else np.ravel(alpha)
         segments = model.in_turn(start, times, requested, schedule, results)
     for segment in segments:
+        if isinstance(model, Stages):  # a stage of length zero is an array
+            controls["every_step"] = every_step and isinstance(segment[2], tuple)
         results.append(_solved(*segment, **controls))
     if isinstance(model, Stages):
+        if requested is not None and results[-1].stopped:
+            requested = np.append(requested, results[-1].alpha[-1])
         traj = StagedTrajectory(model=model, alpha=shown_times(results, requested), parts=tuple(results))
     else:
         traj = _certified(results[0], start, options) if certify else results[0]
@@ -237,7 +256,7 @@ def _solved(model, start, alpha, schedule, **controls):
 
 
 def _certified(traj, start, options):
-    """Return the trajectory with ``error``; ``success`` is False if an error exceeds ``CERTIFICATION``."""
+    """Return the trajectory with ``certified``; ``success`` is False if an error exceeds ``CERTIFICATION``."""
     late, names = traj.eps_late is not None, ("Q", "R", "v", "mean_fields") if traj.model.n_classes else ("Q", "R", "v")
     # these errors cannot be computed from sums over blocks
     blocks = late or traj.model.n_classes > 0 or len(traj.model.groups) > 1 or traj.changing
@@ -277,10 +296,11 @@ def _certified(traj, start, options):
     return replace(result, success=False, message=f"{traj.message} But not certified: {reason}. Try a smaller rtol.")
 
 
+@by_name("ov.solve_many(models, starts, [0.0, 10.0])")
 def solve_many(
     models: Model | Sequence[Model],
     starts: State | Sequence[State],
-    alpha: ArrayLike,
+    alpha: Times,
     *,
     threads: int | None = None,
     stop: float | Function | None = None,
@@ -309,8 +329,8 @@ def solve_many(
         labels, means and variances of C classes.
     starts : State or sequence of State
         Initial order parameters. A single model or a single start is used for all trajectories.
-    alpha : array_like, shape (n,)
-        Increasing output times >= 0, common to all trajectories, which start at alpha = 0.
+    alpha : tuple of two floats, or array_like, shape (n,)
+        Output times as in :func:`overlaps.solve`, common to all trajectories.
     threads : int, optional
         Number of threads; all cores by default. Results do not depend on it, to the last bit.
     stop, method, rtol, atol, **options
@@ -363,9 +383,9 @@ def solve_many(
 
     Examples
     --------
-    >>> import dataclasses, numpy as np, overlaps as ov
+    >>> import numpy as np, overlaps as ov
     >>> model = ov.committee_machine(2, 2, eta=0.5)
-    >>> models = [dataclasses.replace(model, noise=noise) for noise in np.linspace(0, 0.5, 20)]
+    >>> models = [model.replace(noise=noise) for noise in np.linspace(0, 0.5, 20)]
     >>> batch = ov.solve_many(models, model.random_start(N=1000, rng=1), np.linspace(0, 50, 11))
     >>> batch.eps_g.shape, bool(batch.success.all()), bool(np.all(np.diff(batch.eps_g[:, -1]) > 0))
     ((20, 11), True, True)

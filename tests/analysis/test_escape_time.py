@@ -114,7 +114,7 @@ def test_a_trajectory_under_a_schedule_has_no_plateau_to_escape_from():
     model = erf()
     traj = ov.solve(model, ov.State.from_overlaps(model, **OFF), [0.0, 1.0], schedule=ov.Schedule.constant(0.2))
     for call in (lambda: traj.escape(700), traj.plateaus):
-        with pytest.raises(ValueError, match=r"a schedule on eta: .*replace\(model, eta"):
+        with pytest.raises(ValueError, match=r"a schedule on eta: .*model\.replace\(eta"):
             call()
 
 

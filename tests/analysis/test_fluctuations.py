@@ -302,6 +302,19 @@ def test_the_table_holds_equations_means_and_deviations():
         np.testing.assert_array_equal(table[f"R_21_{name}"], values("R")[:, 1, 0])
 
 
+def test_the_dataset_holds_means_and_deviations_and_files_bring_them_back(tmp_path):
+    pytest.importorskip("xarray")
+    model, start = quadratic()
+    found = ov.fluctuations(ov.solve(model, start, [0, 0.5, 2]), N=70)
+    data = found.to_xarray()
+    assert data.attrs["N"] == 70 and data.attrs["start"] == "fixed" and data.Q_std.dims == ("alpha", "k", "k2")
+    for name in ("eps_g", "Q", "R", "v"):
+        np.testing.assert_array_equal(data[f"{name}_mean"], found.mean(name))
+        np.testing.assert_array_equal(data[f"{name}_std"].sel(alpha=2.0), found.std(name)[2])
+    found.save(tmp_path / "bands.npz")
+    assert ov.load(tmp_path / "bands.npz").to_xarray().identical(data)
+
+
 def test_the_plot_shows_means_and_bands():
     model, start = linear()
     fluct = ov.fluctuations(ov.solve(model, start, (0.0, 4.0)), 100)

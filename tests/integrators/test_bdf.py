@@ -556,7 +556,7 @@ def test_divergence_is_reported(activation, eta):
     model = ov.committee_machine(1, 1, activation=activation, eta=eta)
     start = ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.05]], T=[[1.0]])
     with pytest.warns(RuntimeWarning, match="stability limit|blow up"):
-        traj = ov.solve(model, start, (0, 200), method="structured", rtol=1e-5)
+        traj = ov.solve(model, start, (0, 200), method="structured", rtol=1e-5, every_step=True)
     assert not traj.success and 1 < len(traj) and traj.alpha[-1] < 200
     assert np.all(np.isfinite(traj.Q))
 

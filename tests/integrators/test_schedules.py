@@ -160,7 +160,7 @@ def test_noise_reaches_every_kind_of_closure(activation):
 def test_stop_conditions_records_and_times_between_them():
     schedule = S.step([3.0, 6.0], [0.5, 0.2]) * S.warmup(2.0)
     for method in ("DOP853", "structured"):
-        every = ov.solve(BASE, START, (0.0, 12.0), schedule=schedule, method=method, rtol=1e-9)
+        every = ov.solve(BASE, START, (0.0, 12.0), schedule=schedule, method=method, rtol=1e-9, every_step=True)
         assert np.all(np.diff(every.alpha) > 0) and {2.0, 3.0, 6.0} <= {*every.alpha}
         exact = ov.solve(BASE, START, [7.3], schedule=schedule, rtol=1e-11)
         np.testing.assert_allclose(every.at(7.3).Q, exact.Q[0], rtol=1e-7)

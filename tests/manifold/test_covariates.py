@@ -148,7 +148,7 @@ def test_values_files_and_compression(rng, tmp_path):
     )
     runs.save(tmp_path / "runs.npz")
     again = ov.load(tmp_path / "runs.npz")
-    assert again == runs and type(again) is ov.CovariatesEnsemble and again.model == slower
+    assert again == runs and type(again) is ov.results.CovariatesEnsemble and again.model == slower
     full, small = (ov.solve(*runs.realisation(1, nodes=n), runs.alpha) for n in (None, 40))
     assert small.model.spectrum.L == 40
     np.testing.assert_allclose(small.eps_g, full.eps_g, rtol=0, atol=1e-9)

@@ -30,7 +30,8 @@ def test_runs_are_averaged_drawn_saved_and_labelled(tmp_path):
     runs = ov.simulate(model, N=60, alpha=[0, 1, 2], rng=1, runs=3)
     runs.save(tmp_path / "runs.npz")
     again = ov.load(tmp_path / "runs.npz")
-    assert again == runs and type(again) is ov.ManifoldEnsemble and again.realisation(1)[1] == runs.realisation(1)[1]
+    assert again == runs and type(again) is ov.results.ManifoldEnsemble
+    assert again.realisation(1)[1] == runs.realisation(1)[1]
     np.testing.assert_allclose(runs.mean("Q"), runs.Q.mean(axis=0))
     np.testing.assert_allclose(runs.standard_error("eps_g"), runs.eps_g.std(axis=0, ddof=1) / np.sqrt(3))
     with pytest.raises(ValueError, match="name = 'q'; expected one of 'Q', 'R', 'v', 'eps_g'"):

@@ -110,15 +110,15 @@ def test_stages(record, tmp_path):
     last = ov.solve(FIRST, dataclasses.replace(ov_true(third[0]), alpha=18.0), [20.0], **TIGHT)
     assert np.allclose(traj.R[2], second.R[0, :, 2:], atol=1e-9) and np.allclose(traj.Q[3], third.Q[0], atol=1e-9)
     assert np.allclose(traj.R[4], last.R[0], atol=1e-9) and traj.R.shape == (5, 2, 2)
-    assert np.allclose(traj.error(0)[2], second.against([0, 0, 1, 1]), atol=1e-9)
+    assert np.allclose(traj.task_error(0)[2], second.against([0, 0, 1, 1]), atol=1e-9)
     assert traj.parts[1].model.M == 4 and np.isclose(traj.at(16.0).alpha, 16.0)
     traj.save(tmp_path / "generations.npz")
     again = ov.load(tmp_path / "generations.npz")
-    assert again == traj and np.array_equal(again.error(0), traj.error(0))
+    assert again == traj and np.array_equal(again.task_error(0), traj.task_error(0))
     assert pickle.loads(pickle.dumps(stages)) == stages
     assert len(traj.plot()) == 2 and traj.to_pandas().shape[0] == 5
     runs = ov.simulate(stages, N=100, alpha=[0, 12, 20], rng=1, runs=2, start=START)
-    assert runs.error(0).shape == (2, 3)
+    assert runs.task_error(0).shape == (2, 3)
     trained = dataclasses.replace(FIRST, eta_v=0.3)
     with pytest.raises(ValueError, match="trained second layers"):
         own = ov.Stages([trained] * 2, [1.0, 2.0], teacher=(None, ov.previous_student), students=(None, "copy"))

@@ -338,3 +338,18 @@ def test_annealing_on_a_power_law():
         best = ov.optimal_schedule(model, start, 3.0, knots=3 * (1 - x**3), initial=0.8 * x**9, maxiter=30)
     assert best.constant[1] == pytest.approx(0.0646063, rel=4e-5)
     assert 1 - 4e-5 < best.value / 0.0342150 < 1.001
+
+
+def test_one_knot_is_the_best_constant_rate():
+    """Against a scan by the adaptive integrator, and the derivative that vanishes there."""
+    model, start = LINEAR, BEGIN
+    best = ov.optimal_schedule(model, start, 10.0, knots=1)
+    assert best.success and best.eta[0] == best.eta[1] == best.constant[0]
+    assert best.value == pytest.approx(best.constant[1], rel=1e-6)  # on two grids
+    etas = best.eta[0] * np.array([0.3, 0.9, 0.99, 1.0, 1.01, 1.1, 2.0])
+    scan = ov.solve_many([model.replace(eta=eta) for eta in etas], start, [10.0]).eps_g[:, 0]
+    assert np.argmin(scan) == 3 and scan[3] == pytest.approx(best.value, rel=1e-6)  # the tolerance of its grid
+    slope = (scan[4] - scan[2]) / (0.02 * best.eta[0])
+    assert abs(best.gradient[0]) < 1e-5 * best.value and abs(slope) < 1e-2 * best.value / best.eta[0]
+    with pytest.raises(ValueError, match="knots = 0; expected an integer >= 2"):
+        ov.optimal_schedule(model, start, 10.0, knots=0)

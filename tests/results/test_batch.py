@@ -74,7 +74,9 @@ def test_labels_are_those_of_a_grid_or_of_trajectories(batch):
     assert int(grid.success.sum()) == 6
     flat = batch.to_xarray(noise=NOISES * 2, eta=np.repeat(ETAS, 3))
     assert flat.Q.dims[0] == "trajectory" and float(flat.noise[4]) == 0.1
-    assert batch.to_xarray().sizes["trajectory"] == 6
+    own = batch.to_xarray()  # the numbers in which the models differ
+    assert own.sizes["trajectory"] == 6 and {*own.coords} == {"eta", "noise", "alpha"}
+    assert own.eta.values.tolist() == np.repeat(ETAS, 3).tolist() and own.noise.values.tolist() == NOISES * 2
     with pytest.raises(ValueError, match="for 6 trajectories; expected the axes of a grid"):
         batch.to_xarray(eta=ETAS)
     with pytest.raises(ValueError, match="rename the first"):
@@ -142,7 +144,7 @@ def test_blocks_are_not_held_during_the_run(method):
     peaks = []
     for blocks in (True, False):
         tracemalloc.start()
-        traj = ov.solve(model, start, (0.0, 300.0), method=method, blocks=blocks)
+        traj = ov.solve(model, start, (0.0, 300.0), method=method, blocks=blocks, every_step=True)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     whole = len(traj) * 256 * 7 * 8
@@ -162,3 +164,14 @@ def test_kinked_students_that_are_nearly_parallel_are_checked_without_blocks():
     whole, summed = (ov.solve(model, close, [0.0, 1.0, 3.0], blocks=blocks, rtol=1e-6) for blocks in (True, False))
     assert summed.message == whole.message and summed.nfev == whole.nfev
     assert np.allclose(summed.eps_error, whole.eps_error, rtol=1e-3)
+
+
+def test_a_table_names_the_numbers_in_which_the_models_differ(batch):
+    table = batch.to_pandas()
+    assert list(table.columns[:5]) == ["trajectory", "eta", "noise", "alpha", "eps_g"] and len(table) == 18
+    square = table[table.alpha == 4.0].pivot(index="eta", columns="noise", values="eps_g")
+    np.testing.assert_array_equal(square.to_numpy(), batch.eps_g[:, 2].reshape(2, 3))
+    np.testing.assert_array_equal(table[table.trajectory == 4]["R_23"], batch.R[4, :, 1, 2])
+    decays = [MODEL.replace(weight_decay=pair) for pair in ((0.1, 0.0), (0.1, 0.2))]
+    more = ov.solve_many(decays, MODEL.random_start(N=1101, rng=1), [1.0]).to_pandas()
+    assert "weight_decay" not in more and more["weight_decay_v"].tolist() == [0.0, 0.2]

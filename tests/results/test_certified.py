@@ -28,21 +28,21 @@ def test_errors_are_those_of_the_curve(method, spectrum):
         warnings.simplefilter("ignore", RuntimeWarning)
         traj = ov.solve(model, start, TIMES, method=method, rtol=1e-5, certify=True)
         exact = ov.solve(model, start, TIMES, method="DOP853", rtol=1e-12)
-    assert traj.error.Q.shape == traj.Q.shape and traj.error.eps_g.shape == TIMES.shape
+    assert traj.certified.Q.shape == traj.Q.shape and traj.certified.eps_g.shape == TIMES.shape
     for name in ("Q", "R", "v"):
-        found, true = getattr(traj.error, name), getattr(traj, name) - getattr(exact, name)
+        found, true = getattr(traj.certified, name), getattr(traj, name) - getattr(exact, name)
         assert np.abs(found - true).max() <= 0.1 * np.abs(true).max()
     true = traj.eps_g / exact.eps_g - 1
-    assert np.abs(traj.error.eps_g - true).max() < 0.1 * np.abs(true).max()
+    assert np.abs(traj.certified.eps_g - true).max() < 0.1 * np.abs(true).max()
     assert np.abs(true).max() > 1e-9  # there is something to see
 
 
 def test_a_curve_that_keeps_its_tolerance_is_the_same_curve():
     model, start = plateau()
     plain, traj = ov.solve(model, start, (0.0, 150.0)), ov.solve(model, start, (0.0, 150.0), certify=True)
-    assert plain.error is None and traj.success and traj.message == plain.message
-    assert np.array_equal(traj.q, plain.q) and traj.nfev > 2 * plain.nfev and len(traj.error.eps_g) == len(traj)
-    worst = max(np.abs(x).max() for x in traj.error)
+    assert plain.certified is None and traj.success and traj.message == plain.message
+    assert np.array_equal(traj.q, plain.q) and traj.nfev > 2 * plain.nfev and len(traj.certified.eps_g) == len(traj)
+    worst = max(np.abs(x).max() for x in traj.certified)
     assert 1e-12 < worst < CERTIFICATION.max_amplification * traj.rtol
 
 
@@ -53,8 +53,8 @@ def test_inputs_in_classes_are_certified_without_a_teacher_too():
         start = model.random_start(N=500, rng=1)
         fine = ov.solve(model, start, [0.0, 2.0], certify=True)
         allowed = CERTIFICATION.max_amplification * fine.rtol
-        assert fine.success and 0 < np.abs(fine.error.eps_g[1]) < allowed and fine.error.R.shape[-1] == M
-        assert fine.error.mean_fields.shape == (2, 2, 2) and 0 < np.abs(fine.error.mean_fields).max() < 1e-5
+        assert fine.success and 0 < np.abs(fine.certified.eps_g[1]) < allowed and fine.certified.R.shape[-1] == M
+        assert fine.certified.mean_fields.shape == (2, 2, 2) and 0 < np.abs(fine.certified.mean_fields).max() < 1e-5
         with pytest.raises(ValueError, match="late=True with inputs in classes"):
             ov.solve(model, start, [0.0, 2.0], late=True)
 
@@ -65,8 +65,8 @@ def test_errors_of_the_means_alone_are_seen():
     start = ov.State.from_overlaps(model, Q=[[1e-12]], m=[[1e-7]])
     fine = ov.solve(model, start, [0.0, 4.0], rtol=1e-3, atol=1e-12, method="RK45", certify=True)
     exact = 1e-7 * np.exp(-0.5 * 0.3 * 4.0)
-    assert fine.error.mean_fields[1, 0, 0] == pytest.approx(fine.mean_fields[1, 0, 0] - exact, rel=0.05)
-    assert fine.error.eps_g[1] == 0
+    assert fine.certified.mean_fields[1, 0, 0] == pytest.approx(fine.mean_fields[1, 0, 0] - exact, rel=0.05)
+    assert fine.certified.eps_g[1] == 0
 
 
 def test_a_missed_tolerance_is_no_success():
@@ -77,35 +77,35 @@ def test_a_missed_tolerance_is_no_success():
         RuntimeWarning, match=r"reached alpha = 150. But not certified: errors exceed 1000 rtol .of eps_g first at"
     ):
         traj = ov.solve(model, start, [30.0, 90.0, 150.0], method="RK45", rtol=1e-8, atol=1e-8, certify=True)
-    assert not traj.success and len(traj) == 3 and np.abs(traj.error.eps_g).max() > 1e-5
+    assert not traj.success and len(traj) == 3 and np.abs(traj.certified.eps_g).max() > 1e-5
     assert ov.solve(model, start, [30.0, 90.0, 150.0], certify=True).success
 
 
 def test_a_run_that_ends_early_is_certified_as_far_as_it_goes():
     model, start = plateau()
     stopped = ov.solve(model, start, [1.0, 500.0], stop=0.02, certify=True)
-    assert stopped.success and "stop condition met" in stopped.message and np.isfinite(stopped.error.eps_g).all()
+    assert stopped.success and "stop condition met" in stopped.message and np.isfinite(stopped.certified.eps_g).all()
     fast = ov.quadratic_network(2, 1, eta=5.0)
     with pytest.warns(RuntimeWarning, match="diverge"):
         blown = ov.solve(fast, fast.random_start(N=1000, rng=1), (0, 50), certify=True)
-    assert not blown.success and blown.error.Q.shape == blown.Q.shape
+    assert not blown.success and blown.certified.Q.shape == blown.Q.shape
 
 
 def test_late_times_and_sums_are_certified():
     model = ov.committee_machine(1, 1, eta=1.0)
     start = ov.State.from_overlaps(model, Q=[[1.0]], R=[[0.3]], T=[[1.0]])
     late = ov.solve(model, start, [0, 20, 300], late=True, certify=True)
-    assert late.success and late.eps_g[-1] < 1e-20 and 0 < np.abs(late.error.eps_g[-1]) < 1e-5
+    assert late.success and late.eps_g[-1] < 1e-20 and 0 < np.abs(late.certified.eps_g[-1]) < 1e-5
     summed = ov.solve(*plateau(), TIMES, blocks=False, certify=True)
     whole = ov.solve(*plateau(), TIMES, certify=True)
-    assert np.allclose(summed.error.Q, whole.error.Q, rtol=0, atol=1e-14)
+    assert np.allclose(summed.certified.Q, whole.certified.Q, rtol=0, atol=1e-14)
 
 
 def test_files_hold_the_errors(tmp_path):
     traj = ov.solve(*plateau(), TIMES, certify=True)
     traj.save(tmp_path / "run.npz")
     again = ov.load(tmp_path / "run.npz")
-    assert again == traj and np.array_equal(again.error.eps_g, traj.error.eps_g)
+    assert again == traj and np.array_equal(again.certified.eps_g, traj.certified.eps_g)
     with pytest.raises(ValueError, match="certify = 1; expected True or False"):
         ov.solve(*plateau(), TIMES, certify=1)
 
@@ -117,9 +117,9 @@ def test_the_second_run_is_another_one_where_tolerances_cannot_be_tightened(meth
     traj = ov.solve(model, start, TIMES, method=method, rtol=rtol, certify=True)
     exact = ov.solve(model, start, TIMES, method="RK45" if method == "DOP853" else "DOP853", rtol=1e-13)
     true = traj.eps_g / exact.eps_g - 1
-    assert traj.success and np.abs(traj.error.eps_g[1:]).min() > 0
+    assert traj.success and np.abs(traj.certified.eps_g[1:]).min() > 0
     # a tenth for a second run at 1e-10, which is a tenth of the first one's; rounding of both besides
-    assert np.abs(traj.error.eps_g - true).max() < 0.2 * np.abs(true).max() + 1e-12
+    assert np.abs(traj.certified.eps_g - true).max() < 0.2 * np.abs(true).max() + 1e-12
 
 
 def test_what_no_second_run_can_measure_is_not_certified():
@@ -128,7 +128,7 @@ def test_what_no_second_run_can_measure_is_not_certified():
     start = model.random_start(N=10_000, rng=1)
     with pytest.warns(RuntimeWarning, match=r"But not certified: StructuredBDF becomes no more accurate below rtol"):
         traj = ov.solve(model, start, [1e3, 1e12], rtol=1e-10, certify=True)
-    assert not traj.success and traj.error is None and len(traj) == 2
+    assert not traj.success and traj.certified is None and len(traj) == 2
     assert ov.solve(model, start, [1e3, 1e12], rtol=2e-9, certify=True).success
 
 
@@ -150,7 +150,7 @@ def test_a_solver_without_tolerances_is_compared_with_another():
     with pytest.warns(RuntimeWarning, match="not certified: errors exceed 1000 rtol"):
         traj = ov.solve(model, start, [1.0, 20.0], method=FixedSteps, certify=True)
     exact = ov.solve(model, start, [1.0, 20.0], rtol=1e-12)
-    np.testing.assert_allclose(traj.error.Q, traj.Q - exact.Q, rtol=1e-3, atol=1e-9)
+    np.testing.assert_allclose(traj.certified.Q, traj.Q - exact.Q, rtol=1e-3, atol=1e-9)
     # at a fixed point equal runs of different methods are no sign of one run
     model = ov.committee_machine(1, 1, eta=0.5)
     learned = ov.State.from_overlaps(model, Q=[[1.0]], R=[[1.0]], T=[[1.0]])
@@ -173,7 +173,7 @@ def test_averages_over_sobol_points_limit_the_tolerance_of_both_runs():
     model = ov.learner(ov.rules.sign_committee(3), eta=1.0)
     start = ov.State.from_overlaps(model, Q=0.5 * np.eye(3), R=[[0.1], [0.2], [0.3]], T=[[1.0]])
     traj = ov.solve(model, start, [0.5], certify=True)
-    assert traj.success and traj.rtol == 1e-4 and 0 < np.abs(traj.error.Q).max() < 1e-3
+    assert traj.success and traj.rtol == 1e-4 and 0 < np.abs(traj.certified.Q).max() < 1e-3
 
 
 def test_twice_the_difference_must_be_allowed(monkeypatch):
@@ -185,7 +185,7 @@ def test_twice_the_difference_must_be_allowed(monkeypatch):
     monkeypatch.setattr(overlaps.dynamics, "CERTIFICATION", CERTIFICATION._replace(max_amplification=1e300))
     known = ov.solve(model, start, TIMES, rtol=1e-5, certify=True)
     size = max(1.0, np.abs(known.S).max())
-    largest = max(*(np.abs(x).max() / size for x in known.error[:3]), np.abs(known.error.eps_g).max())
+    largest = max(*(np.abs(x).max() / size for x in known.certified[:3]), np.abs(known.certified.eps_g).max())
     for factor, success in ((1.5, False), (2.5, True)):
         limits = CERTIFICATION._replace(max_amplification=factor * largest / known.rtol)
         monkeypatch.setattr(overlaps.dynamics, "CERTIFICATION", limits)

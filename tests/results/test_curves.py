@@ -90,3 +90,57 @@ def test_a_data_set_brings_its_model(results):
     start = sine.random_start(N=100, rng=1)
     with pytest.raises(ValueError, match="function of the user .*sine"):
         model_of(ov.solve(sine, start, [0.0]).to_xarray())
+
+
+def test_slopes_are_those_of_a_known_curve():
+    """A linear unit in gradient flow: eps_g = exp(-2 alpha) / 2, so d ln eps_g / d ln alpha = -2 alpha."""
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=1.0, gradient_flow=True)
+    start = ov.State.from_overlaps(model, Q=[[0.0]], R=[[0.0]], T=[[1.0]])
+    times = np.geomspace(0.1, 3.0, 60)
+    traj = ov.solve(start, times)
+    # second order in the logarithmic distance h of the records: 2 alpha h^2 / 6 of the third derivative
+    h = np.log(times[1] / times[0])
+    np.testing.assert_allclose(traj.slope()[1:-1], -2 * times[1:-1], rtol=h**2 / 5)
+    inside = (times >= 0.5) & (times <= 2.0)
+    line = np.polyfit(np.log(times[inside]), np.log(traj.eps_g[inside]), 1)
+    assert traj.slope((0.5, 2.0)) == pytest.approx(line[0], rel=1e-10) and -4 < line[0] < -1
+    runs = ov.simulate(model, N=50, alpha=[1.0, 2.0, 3.0], rng=1, runs=2)
+    assert runs.slope().shape == (2, 3) and runs.slope((1.0, 3.0)).shape == (2,)
+    assert np.isnan(ov.solve(start, [0.0, 1.0, 2.0]).slope()[0])  # the logarithm of the time 0
+    for call, words in ((lambda: traj.slope((5.0, 9.0)), "two or more"), (lambda: traj.slope(3.0), r"\(2,\)")):
+        with pytest.raises(ValueError, match=words):
+            call()
+    with pytest.raises(ValueError, match="three or more"):
+        ov.solve(start, [1.0]).slope()
+
+
+def test_status_is_that_of_scipy():
+    """0 at the last time, 1 where the condition was met, -1 where it failed, in single results and in batches."""
+    model = ov.committee_machine(1, 1, activation=ov.linear, eta=1.0, gradient_flow=True)
+    start = ov.State.from_overlaps(model, Q=[[0.0]], R=[[0.0]], T=[[1.0]])
+    done, stopped = ov.solve(start, [1.0, 2.0]), ov.solve(start, [1.0, 2.0], stop=0.1)
+    assert (done.status, stopped.status) == (0, 1) and stopped.success
+    diverging = ov.committee_machine(1, 1, activation=ov.quadratic, eta=2.0)
+    with pytest.warns(RuntimeWarning):
+        failed = ov.solve(diverging, start.replace(q=[[[0.5]]], model=None), (0, 200))
+    assert failed.status == -1 and not failed.success
+    batch = ov.solve_many(model, [start, start.replace(q=[[[1.0]]], r=[[[1.0]]])], [1.0, 2.0], stop=0.1)
+    assert batch.status.tolist() == [1, 1] and batch[0] == stopped
+    assert ov.solve_many(model, start, [1.0, 2.0]).status.tolist() == [0]
+    stages = ov.solve(ov.Stages([model, model], [1.0, 2.0]), start, [0.1, 2.0], stop=0.1)
+    assert stages.status == 1 and stages.alpha[-1] == pytest.approx(np.log(5) / 2, abs=1e-6)
+    assert ov.simulate(model, N=50, alpha=[0, 1], rng=1).status == 0
+
+
+def test_an_interval_has_201_times_everywhere():
+    model = ov.committee_machine(2, 2, eta=0.5)
+    start = model.random_start(N=100, rng=1)
+    stages, times = ov.Stages([model, model.replace(eta=0.3)], [1.0, 4.0]), np.linspace(0.0, 4.0, 201)
+    results = [ov.solve(x, start, (0, 4)) for x in (model, stages)]
+    results += [ov.solve_many(model, start, (0, 4)), ov.simulate(model, N=100, alpha=(0, 4), rng=1, start=start)]
+    for result in results:
+        np.testing.assert_allclose(result.alpha, times, rtol=0, atol=0.005)  # runs: whole steps of 1/100
+    every = ov.solve(model, start, (0, 4), every_step=True)
+    assert len(every) < 100 and every.alpha[-1] == 4.0 and np.ptp(np.diff(every.alpha)) > 0
+    np.testing.assert_allclose(every.Q[-1], results[0].Q[-1], rtol=1e-7)
+    assert len(ov.solve(stages, start, (0, 4), every_step=True)) < 150

@@ -315,7 +315,8 @@ def small(request):
     mine = dataclasses.replace(ov.erf, name="sine") if request.param == "sine" else ov.erf
     model = ov.committee_machine(1, 1, eta=0.5, activation=mine)
     traj = ov.solve(model, ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.2]], T=[[1.1]]), [0, 0.5, 1.0])
-    return ov.Fluctuations(traj, 300, "fixed", *(np.ones((3, *shape)) for shape in ((2, 2), (2,), (2,), ())), 0.01)
+    arrays = (np.ones((3, *shape)) for shape in ((2, 2), (2,), (2,), ()))
+    return ov.results.Fluctuations(traj, 300, "fixed", *arrays, 0.01)
 
 
 def test_fluctuations_are_kept_whole(small, tmp_path):

@@ -20,9 +20,9 @@ def test_golden_numbers(method):
     """Of an independent integration in which the teacher's second layer is switched at 30."""
     traj = ov.solve(PAIR, START, [30.0, 60.0], method=method, rtol=1e-9)
     rtol = 1e-6 if method == "structured" else 1e-7  # it leaves about rtol in the overlaps
-    np.testing.assert_allclose(traj.error(0), [0.008075586689, 0.2077582491], rtol=rtol)
-    np.testing.assert_allclose(traj.error(1), [0.2076409962, 0.008281317115], rtol=rtol)
-    np.testing.assert_array_equal(traj.eps_g, traj.error(1))
+    np.testing.assert_allclose(traj.task_error(0), [0.008075586689, 0.2077582491], rtol=rtol)
+    np.testing.assert_allclose(traj.task_error(1), [0.2076409962, 0.008281317115], rtol=rtol)
+    np.testing.assert_array_equal(traj.eps_g, traj.task_error(1))
     np.testing.assert_array_equal(traj.stage, [1, 1])
 
 
@@ -84,15 +84,15 @@ def test_three_stages_against_solutions_one_after_the_other(heads, method):
                 v = expected.v
             else:
                 v = heads[task] if task > traj.stage[n] else ends[task]
-            assert traj.error(task)[n] == pytest.approx(eps_g(model, expected, v), rel=1e-9, abs=1e-12)
-    np.testing.assert_allclose(traj.eps_g, [traj.error(i)[n] for n, i in enumerate(traj.stage)], rtol=1e-12)
+            assert traj.task_error(task)[n] == pytest.approx(eps_g(model, expected, v), rel=1e-9, abs=1e-12)
+    np.testing.assert_allclose(traj.eps_g, [traj.task_error(i)[n] for n, i in enumerate(traj.stage)], rtol=1e-12)
     np.testing.assert_array_equal(traj.eta, [0.8, 0.8, 0.5, 0.5, 1.1, 1.1, 1.1])
 
 
 def test_records_go_on_and_times_between_them():
     stages = ov.Stages(RICH, UNTIL, HEADS)
     exact = ov.solve(stages, BEGIN, [3.0, 6.5], rtol=1e-11)
-    every = ov.solve(stages, BEGIN, (0.0, 7.0), rtol=1e-9)
+    every = ov.solve(stages, BEGIN, (0.0, 7.0), rtol=1e-9, every_step=True)
     assert np.all(np.diff(every.alpha) > 0) and every.alpha[[0, -1]].tolist() == [0.0, 7.0]
     for n, alpha in enumerate([3.0, 6.5]):
         found = every.at(alpha)
@@ -101,16 +101,16 @@ def test_records_go_on_and_times_between_them():
     for begin in (every.at(3.0), every.at(5.0)):  # inside a stage, and at a switch
         onward = ov.solve(stages, begin, [6.5], rtol=1e-9)
         np.testing.assert_allclose(onward.Q, exact.Q[1:], atol=1e-8)
-        assert onward.error(2) == pytest.approx(exact.error(2)[1], rel=1e-6)
-    assert np.isnan(onward.error(0)).all()  # its head was trained before: what it became is not in the start
+        assert onward.task_error(2) == pytest.approx(exact.task_error(2)[1], rel=1e-6)
+    assert np.isnan(onward.task_error(0)).all()  # its head was trained before: what it became is not in the start
     with pytest.raises(ValueError, match="covers \\[0, 7\\]"):
         every.at(7.5)
     stopped = ov.solve(PAIR, START, (0.0, 60.0), stop=lambda alpha, state: state.R[1, 1] - 0.4)
     assert 30 < stopped.alpha[-1] < 60 and stopped.success and stopped[-1].R[1, 1] == pytest.approx(0.4, abs=1e-9)
     once = ov.solve(PAIR, START, [0.0])
-    assert once.stage.tolist() == [0] and once.error(-1) == once.error(1)
+    assert once.stage.tolist() == [0] and once.task_error(-1) == once.task_error(1)
     with pytest.raises(IndexError, match="i = 2"):
-        once.error(2)
+        once.task_error(2)
 
 
 def test_schedules_run_over_all_stages():
@@ -140,8 +140,8 @@ def test_mean_over_runs_agrees_with_the_flow(method, N, runs):
         # fluctuations over runs, and the O(1/N) bias of overlaps of order one
         assert np.all(gap < 4.5 * found.standard_error(name) + 3 / N), name
     for task in range(3):
-        errors = found.error(task)
-        gap = np.abs(errors.mean(axis=0) - theory.error(task))
+        errors = found.task_error(task)
+        gap = np.abs(errors.mean(axis=0) - theory.task_error(task))
         assert np.all(gap < 4.5 * errors.std(axis=0, ddof=1) / np.sqrt(runs) + 3 / N)
 
 
@@ -163,8 +163,8 @@ def test_runs_that_begin_after_their_first_stage_have_errors_of_all():
     stages = ov.Stages([dataclasses.replace(task, eta_v=0.3) for task in TASKS], [1.0, 3.0], heads=[[1, 0.6], [0.7, 1]])
     start = dataclasses.replace(START, alpha=1.5)
     runs = ov.simulate(stages, N=60, alpha=[1.5, 2.0, 2.5], rng=1, start=start, runs=2)
-    assert runs.error(0).shape == runs.error(1).shape == (2, 3)
-    assert np.all(np.isnan(runs.error(0))) and np.array_equal(runs.error(1), runs.eps_g)
+    assert runs.task_error(0).shape == runs.task_error(1).shape == (2, 3)
+    assert np.all(np.isnan(runs.task_error(0))) and np.array_equal(runs.task_error(1), runs.eps_g)
 
 
 def test_a_stage_that_fails_is_the_last():
@@ -184,7 +184,7 @@ def test_files_and_pictures(tmp_path):
     for result in (traj, runs):
         result.save(tmp_path / "result")
         found = ov.load(tmp_path / "result.npz")
-        assert found == result and found.error(0).tolist() == result.error(0).tolist()
+        assert found == result and found.task_error(0).tolist() == result.task_error(0).tolist()
         axes = result.plot(marker="x")
         assert len(axes[0].get_lines()) >= len(result.model)
     assert ov.load(tmp_path / "result.npz", model=runs.model) == runs
@@ -236,8 +236,8 @@ def test_labelled_arrays_and_tables_know_stages_and_tasks():
         assert ov.results.labelled.model_of(data) == result.model
         np.testing.assert_array_equal(data.stage, result.stage)
         for i in range(len(result.model)):
-            np.testing.assert_array_equal(data.error.sel(task=i), result.error(i))
-            np.testing.assert_array_equal(table[f"error_{i + 1}"], result.error(i).ravel())
+            np.testing.assert_array_equal(data.error.sel(task=i), result.task_error(i))
+            np.testing.assert_array_equal(table[f"error_{i + 1}"], result.task_error(i).ravel())
         np.testing.assert_array_equal(data.R.sel(alpha=3.5), np.take(result.R, 3, -3))
         np.testing.assert_array_equal(table["stage"][: times.size], result.stage)
         assert data.eta.dims == ("alpha",) and set(data.data_vars) == {"eps_g", "Q", "R", "v", "eta", "error"}

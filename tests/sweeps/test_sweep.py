@@ -715,9 +715,9 @@ def test_sweep_of_trajectories_to_xarray():
 def test_values_that_fit_in_no_dataset_say_why():
     def solved(eta):
         model = ov.committee_machine(1, 1, eta=eta)
-        return ov.solve(model, model.random_start(N=100, rng=1), (0, 5))
+        return ov.solve(model, model.random_start(N=100, rng=1), (0, 5), every_step=True)
 
-    with pytest.raises(ValueError, match="recorded at different times; pass an array"):
+    with pytest.raises(ValueError, match="recorded at different times; pass the same times"):
         ov.sweep(solved, {"eta": ETAS}).to_xarray()
     with pytest.raises(ValueError, match="differ in shape"):
         ov.sweep(trajectory, {"eta": [0.5], "K": [1, 2]}).to_xarray()

@@ -22,6 +22,8 @@ reveal_type(start)  # State
 reveal_type(start.Q)  # ndarray
 reveal_type(ov.State.from_overlaps(model, Q=np.eye(2), R=np.zeros((2, 2)), T=np.eye(2)))  # State
 reveal_type(ov.closure(model, start.Q, start.R, start.T))  # Closure
+reveal_type(ov.closure(start))  # Closure
+reveal_type(model.replace(eta=0.1))  # Model
 
 traj = ov.solve(model, start, (0.0, 300.0), rtol=1e-9, schedule=ov.Schedule.cosine(300.0))
 reveal_type(traj)  # Trajectory
@@ -46,6 +48,10 @@ reveal_type(ov.simulate(stages, N=5000, alpha=[0, 1], rng=1))  # StagedEnsemble
 reveal_type(ov.fixed_point(model, start))  # FixedPoint
 reveal_type(ov.fixed_point(model, start).state)  # State
 reveal_type(ov.linearise(model, start).rate)  # float
+reveal_type(ov.linearise(start).rate)  # float
+reveal_type(ov.hessian(traj[-1]))  # HessianSpectrum
+reveal_type(ov.solve(traj[-1], (300.0, 400.0)))  # Trajectory
+reveal_type(traj.slope((1.0, 10.0)))  # Any
 reveal_type(ov.critical_eta(model, start))  # CriticalEta
 reveal_type(ov.hessian(model, traj))  # HessianSpectrum
 reveal_type(ov.compress(model, start, nodes=8))  # tuple

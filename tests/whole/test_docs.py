@@ -140,8 +140,12 @@ def test_every_equation_of_a_paper_is_found_once_by_its_number(paper, last):
 def test_every_name_of_the_vocabulary_has_one_page():
     """The tables of docs/api make a page for each entry; activations that need no call stand there themselves."""
     tables = "\n".join(p.read_text() for p in (ROOT / "docs" / "api").glob("*.md"))
-    for name in set(overlaps.__all__) - {"static", "theory", "rules", "latents", "covariates"}:  # rooms of their own
+    modules = {"static", "theory", "rules", "results", "latents", "covariates"}
+    for name in set(overlaps.__all__) - modules:
         described = re.findall(rf"^(?:   |\.\. py:data:: ){name}$", tables, re.MULTILINE)
+        assert len(described) == 1, f"{name} is described {len(described)} times in docs/api"
+    for name in overlaps.results.__all__:
+        described = re.findall(rf"^   (?:\w+\.)*{name}$|^\.\. autoclass:: .*\.{name}$", tables, re.MULTILINE)
         assert len(described) == 1, f"{name} is described {len(described)} times in docs/api"
 
 
@@ -149,7 +153,7 @@ def test_every_public_module_is_in_the_reference():
     text = "\n".join(p.read_text() for p in (ROOT / "docs").glob("api*/*.md")) + (ROOT / "docs" / "api.md").read_text()
     modules = [m.name for m in pkgutil.walk_packages(overlaps.__path__, "overlaps.")]
     # modules whose names are all in the package's vocabulary, or among its rules, are described there
-    known = {*overlaps.__all__, *overlaps.rules.__all__}
+    known = {*overlaps.__all__, *overlaps.results.__all__, *overlaps.rules.__all__}
     for name in modules:
         short = name.removeprefix("overlaps.")
         if "._" in name or short in INNER or name in PRIVATE:

@@ -78,6 +78,10 @@ MANIFOLD = ov.hidden_manifold(2, 2, ratio=0.5, eta=0.2)
 COVARIATES = ov.gaussian_covariates(*[0.1 * np.eye(3)] * 3, 1, 1, eta=0.2)[0]
 MIXTURE = ov.gaussian_mixture(2, gram=np.eye(2)[None], weights=[0.5, 0.5], labels=[1, -1], eta=0.2)
 FLOW = ov.committee_machine(2, 2, eta=0.5, gradient_flow=True)
+TASKS = [ov.committee_machine(1, 1, eta=0.5), ov.committee_machine(1, 1, eta=0.3)]
+STAGES, MIXED = ov.Stages(TASKS, [1.0, 2.0]), ov.Mixed(TASKS, [0.4, 0.6])
+TASK_START = TASKS[0].random_start(N=100, rng=1)
+ADAPTED = ov.low_rank(TASK_START, a=[[0.3]], X=[[0.5]])
 TEACHER = ov.static.HierarchicalTeacher(beta=1.0, k=6, noise=0.5, activation={3: 1.0})
 SUBCRITICAL = ov.static.SubcriticalPowerLaw(beta=0.25, gamma=1.0, noise=0.5**0.5, activation={3: 1.0})
 
@@ -109,6 +113,14 @@ RECORDS = {
     "Closure": (lambda: ov.closure(MODEL, TWO, 0.1 * TWO, TWO), dict(eps_g=0.0)),
     "Trajectory": (lambda: ov.solve(MODEL, START, [0.0, 0.5, 1.0]), dict(message="mine")),
     "SummedTrajectory": (lambda: ov.solve(MODEL, START, [0.0, 0.5], blocks=False), dict(message="mine")),
+    "StagedTrajectory": (lambda: ov.solve(STAGES, TASK_START, [0.5, 1.5]), dict(alpha=np.array([0.5]))),
+    "MixedTrajectory": (lambda: ov.solve(MIXED, TASK_START, [0.5, 1.5]), dict(message="mine")),
+    "LowRankTrajectory": (lambda: ov.solve(*ADAPTED, [0.5, 1.5]), dict(message="mine")),
+    "StagedEnsemble": (lambda: ov.simulate(STAGES, N=40, alpha=[0, 2], rng=1, runs=2), dict(alpha=np.array([0.0]))),
+    "MixedEnsemble": (lambda: ov.simulate(MIXED, N=40, alpha=[0, 1], rng=1, runs=2), dict(message="mine")),
+    "LowRankEnsemble": (
+        lambda: ov.simulate(ADAPTED[0], N=40, alpha=[0, 1], rng=1, runs=2, start=ADAPTED[1]), dict(message="mine")
+    ),
     "Batch": (lambda: ov.solve_many([MODEL] * 2, START, [0.0, 0.5]), dict(rtol=1e-3)),
     "Ensemble": (lambda: ov.simulate(MODEL, N=40, alpha=[0, 1], rng=1, runs=2), dict(message="mine")),
     "Sweep": (lambda: ov.sweep(double, {"x": [1, 2]}), dict(function="mine")),
@@ -258,7 +270,7 @@ def test_every_public_record_has_a_row(records):
     """A new dataclass in one of the public lists has to enter the table (Python itself looks after named tuples)."""
     kinds = {type(record) for record in records.values()}
     theories = [m.name for m in pkgutil.iter_modules(ov.theory.__path__, "overlaps.theory.")]
-    for module in map(import_module, ["overlaps", "overlaps.static", *theories]):
+    for module in map(import_module, ["overlaps", "overlaps.results", "overlaps.static", *theories]):
         for name in getattr(module, "__all__", []):
             thing = getattr(module, name)
             if inspect.isclass(thing) and dataclasses.is_dataclass(thing):
@@ -323,7 +335,7 @@ def test_files_of_version_0_1_0_load_and_are_what_is_computed_today(name):
     assert stored.model == fresh.model == archived_model()
     assert {f.name for f in dataclasses.fields(stored)} == {f.name for f in dataclasses.fields(fresh)}
     # 1e-8 relative was asked of the integration; the same steps of SGD differ by rounding only, on any CPU
-    rtol = 1e-7 if isinstance(fresh, ov.Trajectory) else 1e-10
+    rtol = 1e-7 if isinstance(fresh, ov.results.Trajectory) else 1e-10
     for field in ("alpha", "q", "r", "v", "tau", "T", "eps_g", "Q", "R"):
         np.testing.assert_allclose(getattr(stored, field), getattr(fresh, field), rtol=rtol, atol=1e-12, err_msg=field)
 

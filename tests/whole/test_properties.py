@@ -193,7 +193,7 @@ def test_solutions_are_as_accurate_as_they_say(problem, method):
     traj, _ = solve(*problem, [0.5, 2.0], rtol=1e-6, method=method, certify=True)
     assume(traj.message.startswith("reached"))
     size = max(1.0, np.abs(traj.S).max())
-    assert traj.success and max(np.abs(x).max() for x in traj.error[:3]) < 1e-4 * size
+    assert traj.success and max(np.abs(x).max() for x in traj.certified[:3]) < 1e-4 * size
 
 
 def moved(model, start, q=None, r=None, tau=None, T=None, v=None, **changes):

@@ -10,6 +10,6 @@ from .signatures import bar, by_name, public_dir, quietly, warn
 from .types import ArrayLike, Floats, Function, Integers, Numbers, PathLike, Rng
 
 __all__ = [
-    "ArrayLike", "Floats", "Function", "Integers", "Numbers", "PathLike", "Immutable", "Rng", "bar", "by_name",
-    "public_dir", "minimum", "quietly", "read_only", "warn",
+    "ArrayLike", "Floats", "Function", "Integers", "Numbers", "PathLike", "Immutable", "Rng", "bar",
+    "by_name", "public_dir", "minimum", "quietly", "read_only", "warn",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import erf as _erf
 
-from .._base import ArrayLike, check
+from .._base import ArrayLike, by_name, check
 from .activation import Activation
 from .kernels import CODES
 from .polynomials import Polynomial
@@ -14,6 +14,7 @@ from .sums import ScaledSum
 __all__ = ["absolute", "erf", "leaky_relu", "linear", "polynomial", "quadratic", "relu", "sign", "tanh"]
 
 
+@by_name("ov.polynomial([0, 0, 1])")
 def polynomial(coefficients: ArrayLike) -> Activation:
     r"""Polynomial activation :math:`g(x) = \sum_p c_p x^p`, with exact integrals.
 
@@ -70,6 +71,7 @@ class Hinge:
         return "leaky_relu", self.below
 
 
+@by_name("ov.leaky_relu(0.1)")
 def leaky_relu(slope: float = 0.01) -> Activation:
     r"""Leaky relu, :math:`g(x) = x` for x > 0 and slope x otherwise, with closed-form integrals.
 

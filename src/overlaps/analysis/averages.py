@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from .._base import ArrayLike, check
+from .._base import ArrayLike, by_name, check
 from ..activations.bound import LearningNumbers, outputs
 from ..models.features import check_features
 from ..models.model import Model
+from ..models.state import OfModel
 from ..rules.adaptive_closure import RuleClosure
 from ..rules.rule import Rule
 
 
+@by_name("ov.field_average(traj, f)")
 def field_average(
     states: Any, f: Callable[..., float], *, model: Model | None = None, breaks: ArrayLike | None = None
 ) -> np.ndarray:
@@ -23,12 +25,12 @@ def field_average(
     Parameters
     ----------
     states : Trajectory or State
-        A State with ``model=``.
+        A trajectory, or one state.
     f : callable
         ``f(lam, nu, theta) -> float`` of the fields lam (K,), nu (M,), and theta (K,), the second layer or the
         parameters of a rule. Compiled by numba, as the force of :class:`overlaps.Rule`.
     model : Model, optional
-        Model that defines the fields; the trajectory's by default.
+        Model that defines the fields; that of the states by default.
     breaks : array_like, shape (m, K + M + 1), optional
         Planes c . (lam, nu) = t across which f jumps or kinks, as in :class:`overlaps.Rule`.
 
@@ -60,11 +62,10 @@ def field_average(
     >>> ov.field_average(traj, wrong, breaks=[[1, 0, 0], [0, 1, 0]]).round(4)
     array([0.5   , 0.3479])
     """
-    if model is None and not hasattr(states, "model"):
-        raise check.refused("states", states, "a Trajectory, or a State and model=.")
-    model = check_features("field_average", states.model if model is None else model, getattr(states, "schedule", None))
-    if getattr(states, "is_ensemble", False):
-        raise check.refused("states", states, "a Trajectory, or a State and model=: runs have no single curve.")
+    has_model = isinstance(states, OfModel)
+    if not has_model or states.is_ensemble or (states.model is None and model is None):
+        raise check.refused("states", states, "a Trajectory, or a State of a model; runs have no single curve.")
+    model = check_features("field_average", states.model if model is None else model, states.schedule)
     if not callable(f):
         raise check.refused("f", f, "a function f(lam, nu, theta).")
     v = np.atleast_2d(states.v)

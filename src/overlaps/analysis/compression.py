@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._base import ArrayLike, check, warn
+from .._base import ArrayLike, by_name, check, warn
 from ..flow.system import System, fastest_rate
 from ..integrators.evolve import evolve
 from ..models import Model, Spectrum, State
 from ..models.features import check_features
+from ..models.state import of_state
 
 
 class KrylovOptions(NamedTuple):
@@ -31,6 +32,8 @@ class KrylovOptions(NamedTuple):
 KRYLOV = KrylovOptions()
 
 
+@of_state
+@by_name("ov.compress(state, 48)")
 def compress(model: Model, state: State, nodes: int, *, until: float | None = None) -> tuple[Model, State]:
     r"""Replace the spectrum by about ``nodes`` eigenvalues on which Q, R and v evolve as before.
 
@@ -47,7 +50,7 @@ def compress(model: Model, state: State, nodes: int, *, until: float | None = No
     Parameters
     ----------
     model : Model
-        Its spectrum is compressed.
+        Its spectrum is compressed; the model of the state by default, ``compress(state, nodes)``.
     state : State
         Start of the trajectory. The nodes belong to this state, to its random draw or its actual weights.
     nodes : int
@@ -138,6 +141,8 @@ def _outer(x, y):
     return x[:, :, None] * y[:, None]
 
 
+@of_state
+@by_name("ov.compression_error(state, 48, [0.0, 10.0])")
 def compression_error(
     model: Model, state: State, nodes: int, alpha: ArrayLike, *, until: float | None = None, **options: Any
 ) -> float:
@@ -165,7 +170,7 @@ def compression_error(
     Raises
     ------
     ValueError
-        As in :func:`compress` and :func:`overlaps.solve`; alpha given as an interval.
+        As in :func:`compress` and :func:`overlaps.solve`.
 
     Notes
     -----
@@ -181,8 +186,6 @@ def compression_error(
     >>> fine < 1e-8 < coarse
     True
     """
-    if isinstance(alpha, tuple):
-        raise ValueError(f"alpha = {alpha} is an interval; expected an array of times, the same for both quadratures.")
     options = {"rtol": 1e-10} | options
     pairs = [compress(model, state, nodes, until=until)]
     # at least ``min_extra_functions`` further functions: further nodes alone may add none

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import block_diag
 
-from .._base import ArrayLike, Floats, Immutable, Numbers, check
+from .._base import ArrayLike, Floats, Immutable, Numbers, by_name, check
 from ..activations.bound import outputs
 from ..flow.binding import bind
 from ..flow.closure import check_domain
 from ..models.features import check_features
 from ..models.model import Model
-from ..models.state import State, gram
-from ..results import Trajectory, plotting
+from ..models.state import State, gram, of_state
+from ..results import StagedTrajectory, Trajectory, plotting
 from ..stability.linear import check_dense
 
 
@@ -148,6 +148,8 @@ class HessianSpectrum(Immutable):
         )
 
 
+@of_state
+@by_name("ov.hessian(state)")
 def hessian(model: Model, state: State | Trajectory) -> "HessianSpectrum":
     r"""Spectrum of the Hessian of the generalisation error over all weights, from the overlaps alone.
 
@@ -168,7 +170,8 @@ def hessian(model: Model, state: State | Trajectory) -> "HessianSpectrum":
     Parameters
     ----------
     model : Model
-        Activations, second layers, spectrum. Learning rates, batches, noise and weight decay do not matter.
+        Activations, second layers, spectrum. Learning rates, batches, noise and weight decay do not matter. By
+        default that of the state, ``hessian(state)``.
     state : State or Trajectory
         A state, or a trajectory: then at all of its records.
 
@@ -191,16 +194,16 @@ def hessian(model: Model, state: State | Trajectory) -> "HessianSpectrum":
     >>> import numpy as np, overlaps as ov
     >>> model = ov.quadratic_network(2, 1, eta=0.1)
     >>> plateau = ov.State.from_overlaps(model, Q=np.eye(2) / 2, R=np.zeros((2, 1)), T=[[1.0]])
-    >>> spectrum = ov.hessian(model, plateau)
+    >>> spectrum = ov.hessian(plateau)
     >>> spectrum.outliers.round(12) + 0.0
     array([-2.,  -2.,  0.,  1.,  1.,  2.])
     >>> spectrum.bulk.round(12) + 0.0
     array([[0., 0.]])
     """
-    check_features("hessian", model, getattr(state, "schedule", None))
-    if hasattr(state, "alpha") and hasattr(state, "__getitem__"):
-        records = [(alpha, state[i]) for i, alpha in enumerate(np.asarray(state.alpha))]
-        spectra = [_at(model, record, float(alpha)) for alpha, record in records]
+    curve: Any = state if isinstance(state, Trajectory | StagedTrajectory) else None
+    check_features("hessian", model, None if curve is None else curve.schedule)
+    if curve is not None:
+        spectra = [_at(model, curve[i], float(alpha)) for i, alpha in enumerate(curve.alpha)]
         names = [f.name for f in fields(HessianSpectrum) if f.name != "model"]
         return HessianSpectrum(model, **{name: np.array([getattr(x, name) for x in spectra]) for name in names})
     check.state(state, "state", "State.from_overlaps(model, Q=, R=, T=), traj[-1], or a Trajectory")

@@ -15,12 +15,13 @@ from scipy.linalg import schur, solve_continuous_lyapunov
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from .._base import Immutable, Rng, check, quietly
+from .._base import Immutable, Rng, by_name, check, quietly
 from ..dynamics import solve, solve_many
 from ..flow.closure import generalisation_error
 from ..flow.jacobian import jacobian
 from ..models import Model, State
 from ..models.features import check_features
+from ..models.state import of_state
 from ..results.curves import first_below
 from ..stability.fixed_points import fixed_point
 from ..stability.linear import growing_rates
@@ -113,6 +114,8 @@ class EscapeLaw(Immutable):
         return escape(trajectory.model, trajectory[0], N, level, **options)
 
 
+@of_state
+@by_name('ov.theory.escape(model, "random", 1000)')
 def escape(
     model: Model,
     start: State | str,
@@ -137,7 +140,8 @@ def escape(
     Parameters
     ----------
     model : Model
-        With students of equal second layers. A learning rule has to treat its units alike.
+        With students of equal second layers. A learning rule has to treat its units alike. By default that of the
+        state, ``escape(state, N)``.
     start : "random" or State
         Random weights of students (of variance student_scale^2) and teachers; or overlaps met exactly by all runs.
     N : int

@@ -7,10 +7,11 @@ from typing import Literal, NamedTuple, overload
 
 import numpy as np
 
-from .._base import Rng, check, warn
+from .._base import Rng, by_name, check, warn
 from ..integrators.evolve import evolve
 from ..models import Model, State
 from ..models.features import check_features
+from ..models.state import of_state
 from ..results.trajectory import Trajectory
 from ..stability.linear import growing_rates
 from ..stability.plateaus import CRITERIA, Plateau, find
@@ -37,12 +38,19 @@ CURVE = CurveOptions()
 
 @overload
 def plateau(
-    model: Model, start: str | State = ..., *, student_scale: float = ..., all: Literal[False] = ..., rng: Rng = ...
+    model: Model | State,
+    start: str | State = ...,
+    *,
+    student_scale: float = ...,
+    all: Literal[False] = ...,
+    rng: Rng = ...,
 ) -> Plateau: ...
 @overload
 def plateau(
-    model: Model, start: str | State = ..., *, student_scale: float = ..., all: Literal[True], rng: Rng = ...
+    model: Model | State, start: str | State = ..., *, student_scale: float = ..., all: Literal[True], rng: Rng = ...
 ) -> list[Plateau]: ...
+@of_state
+@by_name("ov.plateau(model)")
 def plateau(
     model: Model, start: str | State = "random", *, student_scale: float = 1.0, all: bool = False, rng: Rng = 0
 ) -> Plateau | list[Plateau]:
@@ -55,7 +63,7 @@ def plateau(
     Parameters
     ----------
     model : Model
-        The learning problem.
+        The learning problem; ``plateau(state)`` starts from the state, with its model.
     start : "random" or State
         Random weights of students and teachers at N -> infinity, that is q^l = student_scale^2 p_l and t^l = p_l times
         identity and r = 0; or given overlaps.

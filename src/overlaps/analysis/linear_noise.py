@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from .._base import Floats, Immutable, Rng, check, warn
+from .._base import Floats, Immutable, Rng, by_name, check, warn
 from ..models import Mixed, Model
 from ..models.features import check_features
 from ..models.state import gram
@@ -118,6 +118,7 @@ class Fluctuations(Immutable):
 
     save = files.save
     to_pandas = labelled.frame_of_fluctuations
+    to_xarray = labelled.from_fluctuations
     plot = plotting.plot_fluctuations
 
     def _linear_map(self, name, argument="name"):
@@ -145,6 +146,7 @@ class Fluctuations(Immutable):
         return f"{type(self).__name__}({self.model}, {size}, error={self.error:.1e})"
 
 
+@by_name("ov.fluctuations(traj, N=1000)")
 def fluctuations(
     trajectory: Trajectory, N: int, *, start: Literal["fixed", "random"] = "fixed", points: int = 2**14, rng: Rng = 0
 ) -> "Fluctuations":

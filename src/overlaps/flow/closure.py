@@ -1,16 +1,17 @@
 """The closure of a model: order parameters -> A, B, C, dv and eps_g."""
 
-from typing import ClassVar
+from typing import ClassVar, overload
 
 import numpy as np
 
-from .._base import ArrayLike, Immutable, check
+from .._base import ArrayLike, Immutable, by_name, check
 from ..activations.bound import LearningNumbers, outputs
 from ..activations.classes import Classes
 from ..gaussian.quadrature import gauss_hermite
 from ..models.features import check_features
 from ..models.model import Model
 from ..models.start import check_size
+from ..models.state import State, of_state
 from ..rules.adaptive_closure import half_correlated
 from .binding import bind, bind_units
 
@@ -42,11 +43,27 @@ class Closure(Immutable):
     shows: ClassVar[str] = "K={0.B.shape[0]}, M={0.B.shape[1]}, eps_g={0.eps_g:.6g}"
 
 
+@overload
+def closure(state: State, /) -> Closure: ...
+@overload
+def closure(model: Model, state: State, /) -> Closure: ...
+@overload
 def closure(
     model: Model,
     Q: ArrayLike,
     R: ArrayLike,
     T: ArrayLike,
+    v: ArrayLike | None = ...,
+    means: ArrayLike | None = ...,
+    label: float = ...,
+) -> Closure: ...
+@of_state
+@by_name("ov.closure(state), or ov.closure(model, Q, R, T)")
+def closure(
+    model: Model,
+    Q: ArrayLike | State,
+    R: ArrayLike | None = None,
+    T: ArrayLike | None = None,
     v: ArrayLike | None = None,
     means: ArrayLike | None = None,
     label: float = 0.0,
@@ -64,9 +81,9 @@ def closure(
     Parameters
     ----------
     model : Model
-        Activations, second layers, eta, eta_v, noise.
+        Activations, second layers, eta, eta_v, noise; that of the state by default, ``closure(state)``.
     Q, R, T : array_like, shape (K, K), (K, M), (M, M)
-        Covariances of the student and teacher fields.
+        Covariances of the student and teacher fields; or a State in their place, with its v.
     v : array_like, shape (K,), optional
         Second layer; the model's by default.
     means : array_like, shape (K + M,), optional
@@ -107,11 +124,18 @@ def closure(
     >>> model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5)
     >>> ov.closure(model, Q=[[1.0]], R=[[0.5]], T=[[1.0]]).eps_g
     0.5
+    >>> ov.closure(model.random_start(N=1000, rng=1)).A
+    array([[-0.5]])
     """
     check_features("closure", model)
     if model.n_classes and means is None:
         raise ValueError("model has inputs in classes; expected means= of the fields in one of them, and its label=.")
     K, M = model.K, model.M
+    if isinstance(Q, State):
+        if R is not None or T is not None or v is not None:
+            raise ValueError("closure() got a state and R, T or v; expected ov.closure(state), or (model, Q, R, T, v).")
+        state = Q.on(model)
+        Q, R, T, v = state.Q, state.R, state.T, state.v
     Q, R, T = check.array("Q", Q, (K, K)), check.array("R", R, (K, M)), check.array("T", T, (M, M))
     for name, value in (("Q", Q), ("T", T)):
         check.symmetric(name, value)

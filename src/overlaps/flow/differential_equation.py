@@ -119,7 +119,7 @@ class DifferentialEquation(ABC):
         """Y -> State at time alpha, with the constants of the start."""
         q, r, v = self.unpack(y)
         start = self.start
-        constant = {"tau": start.tau, "T": start.T, "s": start.s, "h": start.h, "nu": start.nu}
+        constant = {"tau": start.tau, "T": start.T, "s": start.s, "h": start.h, "nu": start.nu, "model": start.model}
         return State(q=q, v=v, alpha=alpha, **self.model.split_rows(r), **constant)
 
     def enter(self, alpha):

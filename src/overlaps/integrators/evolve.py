@@ -43,7 +43,7 @@ SECOND_RUN = SecondRunOptions()
 
 def evolve(
     model, start, alpha, system=None, /, *, method="auto", rtol=1e-8, atol=None, progress=False, stop=None, late=False,
-    blocks=True, schedule=None, **options,
+    blocks=True, schedule=None, every_step=False, **options,
 ):  # fmt: skip
     """Integrate the order parameters; parameters as in :func:`overlaps.solve`, and the ``system`` if it is another.
 
@@ -53,7 +53,7 @@ def evolve(
     equal = duplicate_units(model, start) if system is None and start.v.ndim == 1 else None
     # before anything else, because duplicates that differ by rounding would be treated as two students
     start = start if equal is None else equal.equalised(model, start)
-    times, every_step = output_times(alpha, start.alpha)
+    times = output_times(alpha, start.alpha, every_step)
     evaluator = (
         ScheduleEvaluator(model, schedule) if schedule is not None or getattr(model, "schedules", False) else None
     )
@@ -113,7 +113,8 @@ def evolve(
     return SimpleNamespace(
         model=model, schedule=schedule, alpha=reached, q=q, v=v, **{"m": None} | model.split_rows(r),
         tau=start.tau, T=teachers_at(model, start.tau, start.T, schedule, reached), h=start.h, nu=start.nu,
-        success=run.success, message=run.message + closure_note(system.closure, system.C), nfev=run.nfev,
+        success=run.success, stopped=bool(run.success and reached[-1] < times[-1]), nfev=run.nfev,
+        message=run.message + closure_note(system.closure, system.C),
         method=solver.__name__ + reason, solver=solver, rtol=rtol, atol=atol, eps_late=eps_late,
         floor_late=floor_late, eps_error=np.array(run.error[first:]) + system.closure.averaging_error,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base import ArrayLike, check
+from .._base import ArrayLike, by_name, check
 from ..analysis.compression import compress
 from ..models import Model, State, committee_machine
 from ..models.spectrum import Spectrum, block_edges
@@ -17,7 +17,7 @@ from .ensemble import CovariatesEnsemble
 class GaussianCovariates(Model):
     """A model with given covariances of inputs and latents; see :func:`gaussian_covariates`, which makes it.
 
-    ``dataclasses.replace(model, eta=0.1)`` makes a variant with the same spectrum. :meth:`random_start` draws students
+    ``model.replace(eta=0.1)`` makes a variant with the same spectrum. :meth:`random_start` draws students
     N(0, student_scale^2) and teachers N(0, 1), entry by entry, where N is the size of Omega.
     """
 
@@ -91,6 +91,7 @@ class GaussianCovariates(Model):
         return self.start(W=W, W_star=W_star)[1]
 
 
+@by_name("ov.gaussian_covariates(Omega, Phi, Psi, 2, 1, eta=0.1)")
 def gaussian_covariates(
     Omega: ArrayLike, Phi: ArrayLike, Psi: ArrayLike, K: int, M: int, *, eta: float, **learning: Any
 ) -> "tuple[GaussianCovariates, Callable[..., Any]]":

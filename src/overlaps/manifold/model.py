@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from .._base import ArrayLike, Function, check, warn
+from .._base import ArrayLike, Function, by_name, check, warn
 from ..models import Model, Spectrum, State, committee_machine
 from ..models.mixture import GaussianMixture
 from ..models.start import bartlett_factor
@@ -52,7 +52,7 @@ class LimitSpectrum(Spectrum):
 class HiddenManifold(Model):
     r"""A model whose inputs are features of latents; made by :func:`hidden_manifold`, which describes the parameters.
 
-    ``dataclasses.replace(model, eta=0.1)`` makes a variant. The limit spectrum is computed from ``features``,
+    ``model.replace(eta=0.1)`` makes a variant. The limit spectrum is computed from ``features``,
     ``ratio``, ``nodes`` and ``latent_scale``; the spectrum of a realisation is fixed (``replace(model, spectrum=None)``
     has the limit spectrum).
 
@@ -101,7 +101,7 @@ class HiddenManifold(Model):
         if not self.spectrum.of_model:
             raise ValueError(
                 f"{method} belongs to the limit spectrum; this model has {self.spectrum}. Use the model that "
-                f"hidden_manifold made, or dataclasses.replace(model, spectrum=None).{method}(...)."
+                f"hidden_manifold made, or model.replace(spectrum=None).{method}(...)."
             )
         return feature_eigenvalues(self.ratio, self.nodes)
 
@@ -225,6 +225,7 @@ class HiddenManifold(Model):
         return realise_clusters(self, W=W, W_star=W_star, F=F, latents=latents, v=v)
 
 
+@by_name("ov.hidden_manifold(2, 2, ratio=0.5, eta=0.2)")
 def hidden_manifold(
     K: int,
     M: int,
@@ -314,7 +315,7 @@ def hidden_manifold(
     if "spectrum" in learning:
         raise ValueError(
             f"spectrum = {check.shown(learning['spectrum'])}; expected none: that of a hidden manifold follows from "
-            "features and ratio. Use dataclasses.replace(model, spectrum=...) for another one."
+            "features and ratio. Use model.replace(spectrum=...) for another one."
         )
     network = committee_machine(K, M, eta=eta, **learning)
     common = {f.name: getattr(network, f.name) for f in fields(network)} | {"spectrum": None}

@@ -183,11 +183,11 @@ HINTS = {
         "Expected L = 1; elsewhere ov.fixed_point from guesses, such as slow records of a curve."
     ),
     ("flow", "critical_eta"): "The stability of a gradient flow does not depend on eta.",
-    ("s(alpha)", "hessian"): "hessian(model, traj[i]) is that of a record at the eigenvalues of the model.",
+    ("s(alpha)", "hessian"): "hessian(traj[i]) is that of a record at the eigenvalues of the model.",
     **dict.fromkeys(
         product((name for name in FEATURES if name.endswith("(alpha)")), GROUPS.autonomous),
         "Fixed points move with it; solve without. A model with the numbers of a constant schedule has the same curve: "
-        "dataclasses.replace(model, eta=...).",
+        "model.replace(eta=...).",
     ),
     **{("sums", x): "Solve with blocks=True, or record the time that matters." for x in GROUPS.autonomous},
     **{(name, "late"): "late=True expects perfect learning: docs/integration.md, 'Late times'." for name in REFUSED},

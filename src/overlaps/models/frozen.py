@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from .._base import ArrayLike, Immutable, check
+from .._base import ArrayLike, Immutable, by_name, check
+from .._base.signatures import Variants
 from ..activations.library import sign
 from .equations import Equations, equations_of
 from .features import check_features
 from .model import Model
 from .start import checked_start
-from .state import State, gram
+from .state import State, gram, of_state
 
 
 class _Previous:
@@ -28,6 +29,7 @@ class _Previous:
 previous_student = _Previous()
 
 
+@by_name("ov.distill(model, state)")
 def distill(
     model: Model, state: State, *, Q: ArrayLike | str | None = None, weight: float = 1.0
 ) -> tuple[Model, State]:
@@ -144,7 +146,7 @@ def checked_stages(models: Any, teacher: Any, students: Any) -> tuple:
     )
 
 
-class LowRank(Immutable):
+class LowRank(Variants, Immutable):
     """A frozen student plus trained directions; constructed by :func:`low_rank`.
 
     Attributes
@@ -193,7 +195,7 @@ class LowRank(Immutable):
         """The start, checked; its v are the amplitudes (K, rank)."""
         start = checked_start(self.flow, start)
         check.array("v", start.v, (self.model.K, self.rank), "Amplitudes of the directions.")
-        return start
+        return start._with_model(self)
 
     def places(self, a):
         """The map (..., K + M, rank + K + M) to the network's fields from all rows, at amplitudes a (..., K, rank)."""
@@ -204,6 +206,8 @@ class LowRank(Immutable):
         return np.concatenate([np.concatenate([a, of_teachers], axis=-2), rest], axis=-1)
 
 
+@of_state
+@by_name("ov.low_rank(state, a=a, X=X)")
 def low_rank(
     model: Model, state: State, *, a: ArrayLike, X: ArrayLike, G: ArrayLike | None = None, eta_a: float = 0.0
 ) -> tuple[LowRank, State]:
@@ -222,7 +226,7 @@ def low_rank(
     Parameters
     ----------
     model : Model
-        The network, with the rate of the directions; its second layer is fixed.
+        The network, with the rate of the directions; its second layer is fixed. By default the model of the state.
     state : State
         The frozen student and the teachers: any record of a committee machine of these sizes.
     a : array_like, shape (K, rank)

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .._base import ArrayLike, Floats, check
+from .._base import ArrayLike, Floats, by_name, check
 from ..rules.rule import Rule
 from .model import Model, of_units
 from .spectrum import Spectrum
@@ -47,6 +47,7 @@ class Learner(Model):
         return super().__repr__().replace(f"{self.activation.name}/{self.activation.name}", self.activation.name, 1)
 
 
+@by_name("ov.learner(ov.rules.perceptron(), eta=0.5)")
 def learner(
     rule: Rule,
     *,

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._base import ArrayLike, Floats, Immutable, check
+from .._base.signatures import Variants
 from .equations import Equations, equations_of
 from .features import check_features
 from .model import Model
@@ -14,7 +15,7 @@ from .start import checked_start
 from .state import State
 
 
-class Mixed(Immutable):
+class Mixed(Variants, Immutable):
     r"""Several tasks, one of which is drawn for every sample: replay, interleaving, imbalance.
 
     A sample belongs to task i with probability :math:`\pi_i`, independently of its input. As in :class:`Stages`, the
@@ -48,8 +49,8 @@ class Mixed(Immutable):
     -----
     Supported by ``solve``, ``simulate``, ``fluctuations``, ``optimal_schedule`` and in :class:`Stages`. Overlaps q, r,
     tau are in units of the eigenvalues of ``models[0]``. eps_g is the mean :math:`\sum_i \pi_i \epsilon_i`;
-    ``traj.error(i)`` is the error of task i at all times. Exact for N -> infinity. The flow is linear in the shares: it
-    is the same for batches drawn sample by sample and for batches with b_i samples of task i.
+    ``traj.task_error(i)`` is the error of task i at all times. Exact for N -> infinity. The flow is linear in the
+    shares: it is the same for batches drawn sample by sample and for batches with b_i samples of task i.
 
     References
     ----------
@@ -62,7 +63,7 @@ class Mixed(Immutable):
     >>> T = [[1.0, 0.4], [0.4, 1.0]]
     >>> start = ov.State.from_overlaps(tasks[0], Q=0.2 * np.eye(2), R=[[0.1, 0.02], [0.03, 0.08]], T=T)
     >>> traj = ov.solve(ov.Mixed(tasks, [0.7, 0.3]), start, [0.0, 30.0])
-    >>> traj.error(0).round(4), traj.error(1).round(4)
+    >>> traj.task_error(0).round(4), traj.task_error(1).round(4)
     (array([0.2198, 0.0641]), array([0.2322, 0.1439]))
     """
 
@@ -185,7 +186,7 @@ class Mixed(Immutable):
             v = self.heads
         elif self.heads is None and v.ndim > 1:
             raise ValueError(f"start: v has shape {v.shape}, a second layer for each task; expected heads= in Mixed.")
-        return replace(checked_start(self.models[0], replace(start, v=self.models[0].v)), v=v)
+        return replace(checked_start(self.models[0], replace(start, v=self.models[0].v, model=None)), v=v, model=self)
 
     def __repr__(self):
         shares = self.schedules or self.shares.tolist()

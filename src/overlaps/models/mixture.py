@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base import ArrayLike, Floats, check
+from .._base import ArrayLike, Floats, by_name, check
 from ..activations import Activation, erf
 from ..activations.classes import Classes
 from .model import Model, of_units
@@ -17,7 +17,7 @@ from .state import State, gram, reciprocal
 class GaussianMixture(Model):
     r"""Inputs in classes, :math:`x = \mu_c + z`, with a label for each class, a teacher, or both.
 
-    Constructed by :func:`gaussian_mixture`; see there for the parameters. ``dataclasses.replace(model, eta=0.1)`` makes
+    Constructed by :func:`gaussian_mixture`; see there for the parameters. ``model.replace(eta=0.1)`` makes
     a variant.
 
     :meth:`random_start` draws students N(0, student_scale^2) and teachers N(0, 1), entry by entry, given the class
@@ -224,6 +224,7 @@ def _gram_of_means(spectrum, means):
     return np.array([X @ X.T for X in blocks])
 
 
+@by_name("ov.gaussian_mixture(2, weights=[0.5, 0.5], labels=[1, -1], means=means, eta=0.1)")
 def gaussian_mixture(
     K: int,
     M: int = 0,

@@ -1,10 +1,12 @@
 """Models: student, teacher, inputs and learning rule."""
 
+from dataclasses import fields
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from .._base import ArrayLike, Floats, Immutable, Rng, by_name, check, html
+from .._base.signatures import Variants
 from ..activations.activation import Activation
 from ..activations.classes import NO_CLASSES, Classes
 from ..activations.library import erf, named, quadratic, sign
@@ -15,14 +17,14 @@ from .start import random_start, warn_coarse_step
 from .state import State, gram, reciprocal
 
 
-class Model(Immutable):
+class Model(Variants, Immutable):
     r"""A student, a teacher, the inputs and the learning rule.
 
     .. math:: \hat y = \sum_k v_k\, g(\lambda_k), \quad y = \sum_m v^*_m\, g_*(\nu_m) + \sigma z, \qquad
               w_k \mathrel{-}= \eta\, v_k g'(\lambda_k)\, (\hat y - y)\, x/\sqrt N
 
     Constructed by :func:`committee_machine`, :func:`quadratic_network` and :func:`hidden_manifold`; see there for the
-    parameters, the validity of the theory and examples. ``dataclasses.replace(model, eta=0.1)`` makes a variant.
+    parameters, the validity of the theory and examples. ``model.replace(eta=0.1)`` makes a variant.
     """
 
     activation: Activation
@@ -42,6 +44,10 @@ class Model(Immutable):
 
     # for data that support random teachers and students only: advice in place of others, for teachers and for students
     only_random: ClassVar[tuple[str, ...]] = ()
+    _hides: ClassVar[tuple[str, ...]] = (
+        "classes", "combinations", "field_covariance", "frozen", "groups", "latent_teacher", "n_classes", "of_groups",
+        "only_random", "plain_overlaps", "rows", "second_layers", "spherical", "split_rows", "tasks", "trains_v",
+    )  # fmt: skip
 
     def __post_init__(self):
         self._set(**{name: named(name, getattr(self, name)) for name in ("activation", "teacher_activation")})
@@ -69,6 +75,9 @@ class Model(Immutable):
         )
         self._check_data()
         check_features(None, self)
+
+    def __hash__(self) -> int:  # type: ignore[override]  # other records are not hashable
+        return hash((type(self).__name__, *(_key(getattr(self, f.name)) for f in fields(self) if f.compare)))
 
     def _check_data(self) -> None:
         """Check the additional fields of other kinds of inputs, before features are compared."""
@@ -248,6 +257,17 @@ class Model(Immutable):
             f"{self.constraint}": self.constraint, f"drift={self.drift:g}": self.drift,
         }  # fmt: skip
         return f"{type(self).__name__}({', '.join(text for text, shown in parts.items() if shown)})"
+
+
+def _key(value):
+    """What is equal for equal values of a field, and hashable: numbers themselves, of other objects their names."""
+    if isinstance(value, Spectrum):
+        return _key(value.s), _key(value.p)
+    if isinstance(value, np.ndarray):
+        return value.shape, (value + 0.0).tobytes()  # -0.0 equals 0.0
+    if isinstance(value, Activation):
+        return value.name
+    return value if isinstance(value, int | float | str | tuple | None) else type(value).__name__
 
 
 def of_units(kind, K, M, activation, teacher_activation, spectrum, v, v_star, **numbers):

@@ -300,7 +300,7 @@ def _numbers_named(model, schedule):
         if in_model(model, name) == 0:
             raise ValueError(
                 f"schedule: {name} is 0 in the model, and a factor has nothing to multiply; expected {name} > 0, such "
-                f"as dataclasses.replace(model, {name}=0.1)."
+                f"as model.replace({name}=0.1)."
             )
     return dict(schedule)
 

@@ -83,6 +83,7 @@ class Spectrum(Immutable):
             self.block_sizes(N)
 
     @classmethod
+    @by_name("ov.Spectrum.from_covariance(matrix)")
     def from_covariance(
         cls,
         Sigma: ArrayLike | None = None,
@@ -212,6 +213,7 @@ def block_edges(values):
     return [0, *(1 + np.flatnonzero(-np.diff(values) > EIGENVALUE_TOL * values[0])).tolist()]
 
 
+@by_name("ov.isotropic()")
 def isotropic() -> "Spectrum":
     """Uncorrelated inputs of unit variance: one block, s = p = 1.
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._base import ArrayLike, Floats, Function, Immutable, check
+from .._base.signatures import Variants
 from .equations import Equations
 from .features import check_features
 from .frozen import checked_stages, distill, without_frozen
@@ -16,7 +17,7 @@ from .schedule import in_model
 from .state import reciprocal
 
 
-class Stages(Immutable):
+class Stages(Variants, Immutable):
     r"""Several models that one network learns one after the other: curricula, continual learning.
 
     All tasks have the same state. Its M teacher units are the teachers of all tasks, and ``v_star`` of stage i selects
@@ -66,7 +67,7 @@ class Stages(Immutable):
     >>> T = [[1.0, 0.4], [0.4, 1.0]]
     >>> start = ov.State.from_overlaps(tasks[0], Q=0.2 * np.eye(2), R=[[0.1, 0.02], [0.03, 0.08]], T=T)
     >>> traj = ov.solve(stages, start, [30.0, 60.0])
-    >>> traj.error(0).round(4), traj.stage
+    >>> traj.task_error(0).round(4), traj.stage
     (array([0.0081, 0.2078]), array([1, 1]))
     """
 
@@ -149,7 +150,7 @@ class Stages(Immutable):
         """(model, start, times, schedule) of the stages one by one; the caller appends each result to ``results``.
 
         Each stage continues from the last of ``results``, unless this one stopped before its end. ``start`` is a State
-        or one for each run, at ``times[0]``; ``wanted`` are the output times, or None for an interval and all steps.
+        or one for each run, at ``times[0]``; ``wanted`` are the output times, or None for all steps of the solver.
         """
         for i, first, last in self.segments(times[0], times[-1], land):
             if results:

@@ -18,6 +18,8 @@ class StartLimits(NamedTuple):
     max_overlap: float = 1e70
     # eta max(s) / N above which a warning is issued. The deviation of SGD from the ODE is of this order.
     max_step: float = 0.05
+    # Records of an interval, equidistant. More cost memory and, because solvers land on them, steps.
+    interval_times: int = 201
     # Students are duplicates if their overlaps differ by less than this, relative to their norms: four roundings of a
     # product. Larger differences are kept, and grow by the flow.
     duplicate_tol: float = 4 * np.finfo(float).eps
@@ -224,11 +226,13 @@ def norms(state):
     return np.einsum("lkk->k", state.q)
 
 
-def output_times(alpha, begin):
-    """(times with the start first, whether every step is recorded), from an interval or an array of output times.
+def output_times(alpha, begin, every_step=False):
+    """Output times with that of the start, ``begin``, first; from an interval or an array of times.
 
-    ``begin`` is the time of the start.
+    An interval has 201 times, or its two ends with ``every_step``, where the solver adds its steps.
     """
+    if check.flag("every_step", every_step) and not isinstance(alpha, tuple):
+        raise check.refused("every_step", True, "False with an array of times; an interval (from, to) has the steps.")
     if isinstance(alpha, tuple):
         if len(alpha) != 2:
             raise ValueError(f"alpha is a tuple of length {len(alpha)}; expected (from, to), or an array of times.")
@@ -237,20 +241,20 @@ def output_times(alpha, begin):
             raise ValueError(f"alpha = {alpha}; expected an interval with from < to.")
         if first != begin:
             raise ValueError(f"alpha = {alpha} begins at {first:g}; {_begins(begin, first)}")
-        return np.array([first, last]), True
+        return np.array([first, last]) if every_step else np.linspace(first, last, LIMITS.interval_times)
     times = np.atleast_1d(check.floats("alpha", alpha, "times >= 0"))
     times = check.array("alpha", times, ("n",), "Try np.linspace(0, 100, 201).")
     if times.size == 0 or times[0] < 0 or np.any(np.diff(times) <= 0):
         raise ValueError("alpha must be an increasing array of times >= 0 with at least one entry.")
     if times[0] < begin:
         raise ValueError(f"alpha begins at {times[0]:g}; {_begins(begin, times[0])}")
-    return (times if times[0] == begin else np.concatenate([[begin], times])), False
+    return times if times[0] == begin else np.concatenate([[begin], times])
 
 
 def _begins(begin, first):
     return (
         f"the start belongs to time {begin:g}, expected nothing before it and intervals from there on. A state that is "
-        f"meant to begin elsewhere: dataclasses.replace(state, alpha={first:g})."
+        f"meant to begin elsewhere: state.replace(alpha={first:g})."
     )
 
 

@@ -1,11 +1,15 @@
 """The order parameters at one time: block overlaps, teacher constants, second layer."""
 
+import functools
+import inspect
+from collections.abc import Callable
 from dataclasses import field, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar, cast, overload
 
 import numpy as np
 
 from .._base import ArrayLike, Floats, Immutable, by_name, check, html
+from .._base.signatures import Variants
 
 __all__ = ["State"]
 
@@ -29,7 +33,49 @@ class Network(Protocol):
     def latent_teacher(self) -> bool: ...
 
 
-class State(Immutable):
+class OfModel:
+    """Base of states and results, which carry the model that they belong to."""
+
+    model: Any
+    schedule: Any = None
+    is_state: ClassVar[bool] = False
+    is_ensemble: ClassVar[bool] = False
+
+
+R = TypeVar("R", covariant=True)
+
+
+class TakesState(Protocol[R]):
+    """A function of (model, state, ...), or of a state that carries its model; as editors can follow it."""
+
+    @overload
+    def __call__(self, model: Any, state: Any, /, *args: Any, **named: Any) -> R: ...
+    @overload
+    def __call__(self, state: OfModel, /, *args: Any, **named: Any) -> R: ...
+
+
+def of_state(function: Callable[..., R]) -> TakesState[R]:
+    """Decorator of a function of (model, state, ...): without a model, that of the state is used."""
+    name, second = function.__name__, [*inspect.signature(function).parameters][1]
+
+    @functools.wraps(function)
+    def call(*args, **named):
+        first = args[0] if args else None if "model" in named else named.get(second)
+        if not isinstance(first, OfModel):
+            return function(*args, **named)
+        if len(args) > 1 and isinstance(args[1], Immutable):
+            raise check.refused("model", first, f"a Model first, or the state alone: {name}({second}, ...).")
+        if first.model is None:
+            raise ValueError(
+                f"{name}() of a state without a model, from a file, another process or State(...), or of other "
+                f"sizes; expected {name}(model, {second}, ...), or state.on(model)."
+            )
+        return function(first.model, *args, **named)
+
+    return cast(TakesState[R], call)
+
+
+class State(OfModel, Variants, Immutable):
     r"""Order parameters, in the arrays of the right-hand side.
 
     With the projector :math:`P_l` on eigenspace l of the inputs and a teacher that acts on x,
@@ -56,7 +102,7 @@ class State(Immutable):
         Eigenvalues of the blocks, >= 0. By default ``solve`` and ``simulate`` take them from the model.
     alpha : float
         The time of the state, steps / N, at which ``solve`` and ``simulate`` begin. Records of solutions and runs have
-        their own; change it with ``dataclasses.replace(state, alpha=0.0)``. It is ignored by ``==``.
+        their own; change it with ``state.replace(alpha=0.0)``. It is ignored by ``==``.
     m : array_like, shape (L, K, C), optional
         With inputs in classes (:func:`overlaps.gaussian_mixture`): :math:`m^l_{kc} = w_k P_l \mu_c/\sqrt N`, whose sum
         over l is the mean of field k in class c. Without classes m, h, nu are None.
@@ -68,6 +114,10 @@ class State(Immutable):
         Factors on the eigenvalues at the time of a record, if there is a schedule on "s": Q, R, T are those of the
         inputs at this time. q, r, tau remain in units of s. A run from such a state begins with the variances of its
         model.
+    model : Model, optional
+        The model that the state belongs to, with which functions of a state are called: ``ov.hessian(state)``. States
+        made from a model and records of results have it; ``state.on(model)`` sets it. It is ignored by ``==``, and
+        neither in files nor in pickles, which would contain the basis of the inputs and functions of the user.
 
     Raises
     ------
@@ -100,7 +150,9 @@ class State(Immutable):
     h: Any = None
     nu: Any = None
     factors: Any = None
+    model: Any = field(default=None, compare=False, kw_only=True)
 
+    _hides: ClassVar[tuple[str, ...]] = "sees_inputs", "under"
     is_state: ClassVar[bool] = True
 
     def __post_init__(self):
@@ -122,6 +174,17 @@ class State(Immutable):
         for name in ("s", "factors"):
             if (numbers := getattr(self, name)) is not None and numbers.min() < 0:
                 raise check.refused(name, numbers.tolist(), f"{'eigenvalues' if name == 's' else 'numbers'} >= 0.")
+        if self.model is not None and (L, K, M) != (self.model.spectrum.L, self.model.K, self.model.M):
+            self._set(model=None)  # a copy with fewer teachers, for example
+
+    def __getstate__(self):
+        return self.__dict__ | {"model": None}
+
+    def __copy__(self):
+        return replace(self)
+
+    def __deepcopy__(self, memo):
+        return replace(self)
 
     def _check_classes(self, L, K, M):
         m = check.array("m", self.m, (L, K, "C"))
@@ -192,7 +255,7 @@ class State(Immutable):
     # checks ---------------------------------------------------------------------------------------------------------
 
     def on(self, model: Network) -> "State":
-        """Return this state with the model's eigenvalues, after checking that it fits the model.
+        """Return this state of ``model``, with its eigenvalues, after checking that it fits the model.
 
         Raises
         ------
@@ -205,7 +268,7 @@ class State(Immutable):
                 f"{(model.spectrum.L, model.K, model.M)}. Build it with one of the State.from_... constructors."
             )
         bound = self.s is not None and np.array_equal(self.s, model.spectrum.s)
-        state = self if bound else replace(self, s=model.spectrum.s)
+        state = self if bound else replace(self, s=model.spectrum.s, model=None)
         state = state if self.factors is None else state.under(None)
         if (model.n_classes == 0) != (self.m is None):
             given, wanted = ("none", "m, h, nu") if self.m is None else ("m, h, nu", "none")
@@ -220,6 +283,14 @@ class State(Immutable):
         check.positive_semidefinite("[[Q, R], [R^T, T]]", state.S, _MEANING)
         if model.latent_teacher:
             _check_latent_teacher(state)
+        return state._with_model(model)
+
+    def _with_model(self, model):
+        """Return this state with another model that it fits; nothing is checked."""
+        if self.model is model:
+            return self
+        state = object.__new__(State)
+        state.__dict__.update(self.__dict__, model=model)
         return state
 
     # constructors ---------------------------------------------------------------------------------------------------
@@ -346,6 +417,7 @@ class State(Immutable):
         return cls(q=q, r=s * r, tau=s**2 * t, T=T, v=_second_layer(model, v), alpha=alpha, **means).on(model)
 
     @classmethod
+    @by_name("ov.State.from_weights(model, W=W, W_star=W_star)")
     def from_weights(
         cls,
         model: Network,

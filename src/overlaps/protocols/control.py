@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
-from .._base import Floats, check, warn
+from .._base import Floats, by_name, check, warn
 from ..flow.system import System, fastest_rate, rates
 from ..gaussian.two_point import LINEAR
 from ..models import Model, Schedule, Stages, State
@@ -244,6 +244,7 @@ class ControlProblem:
         return value, gradient
 
 
+@by_name("ov.schedule_gradient(model, start, schedule, 10.0)")
 def schedule_gradient(
     model: Model | Stages, start: State, schedule: Schedule, horizon: float, *, objective: Objective = "final"
 ) -> tuple[float, Floats]:

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.optimize import minimize
 
-from .._base import ArrayLike, bar, check, minimum, quietly, warn
+from .._base import ArrayLike, bar, by_name, check, minimum, quietly, warn
 from ..dynamics import solve
 from ..models import Mixed, Model, Schedule, Stages, State
 from ..results import StagedTrajectory, Trajectory, plotting
@@ -108,6 +108,12 @@ class _Search:
         x, value, _ = minimum(objective, grid, xatol=1e-7)
         return float(np.exp(x)), float(np.exp(value))
 
+    def at(self, u):
+        """(objective, factors, gradient, history) at a constant factor; the gradient is the derivative by it."""
+        factors = np.full(self.control.knots.size, u)
+        value, gradient = self.control.gradient(factors, self.control.steps(SEARCH.grid_margin * u, self.fine))
+        return value, factors, np.full(factors.size, gradient.sum()), np.array([])
+
     def descend(self, u, tol, maxiter, tick):
         """(objective, factors, gradient, history) of the descent from u; None if the overlaps diverge at u."""
         control = self.control
@@ -137,6 +143,7 @@ class _Search:
         return value, end.x, gradient, np.array(history)
 
 
+@by_name("ov.optimal_schedule(model, start, 10.0)")
 def optimal_schedule(
     model: Model | Stages | Mixed,
     start: State,
@@ -175,7 +182,8 @@ def optimal_schedule(
         optimal shares are 0 or 1 during some intervals, with singular arcs between them on which exchanging samples has
         no effect to first order.
     knots : int or array_like
-        Number of equidistant knots, or increasing times from 0 to the horizon.
+        Number of equidistant knots, or increasing times from 0 to the horizon. ``knots=1`` is the best constant rate,
+        with its derivative as ``gradient`` at both ends of the schedule.
     bounds : (float, float or None)
         Smallest and largest eta.
     objective : {"final", "mean"}
@@ -238,7 +246,8 @@ def optimal_schedule(
         check.choice("objective", objective, get_args(Objective))
         horizon, times = checked_knots(horizon, knots)
         return optimal_shares(model, check.state(start), times, objective, initial, weights, tol, maxiter, progress)
-    problem = ControlProblem(model, start, horizon, knots, objective)
+    single = isinstance(knots, int) and knots == 1
+    problem = ControlProblem(model, start, horizon, 2 if single else knots, objective)
     limits, unit = _bounds(problem, bounds), problem.model.eta
     initial = check.floats("initial", unit if initial is None else initial, "learning rates >= 0")
     initial = np.full(problem.knots.size, initial) if initial.ndim == 0 else initial
@@ -253,7 +262,7 @@ def optimal_schedule(
             search = _Search(problem, limits, fine)
             constant = search.constant()
             starts = starts or [np.clip(np.full(initial.size, constant[0]), *limits), np.clip(initial, *limits)]
-            ends = [search.descend(u, tol, maxiter, tick) for u in starts]
+            ends = [search.at(constant[0])] if single else [search.descend(u, tol, maxiter, tick) for u in starts]
             optimum = min((end for end in ends if end is not None), key=lambda end: end[0], default=None)
             if optimum is None:
                 break
@@ -306,6 +315,7 @@ def _result(control, limits, end, constant, tol, maxiter, gap):
     )  # fmt: skip
 
 
+@by_name("ov.greedy_schedule(model, start, 10.0)")
 def greedy_schedule(
     model: Model | Stages,
     start: State,

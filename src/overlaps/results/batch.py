@@ -5,7 +5,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .._base import ArrayLike, Floats, Immutable, check, read_only
+from .._base import ArrayLike, Floats, Immutable, Integers, check, read_only
+from .._base.signatures import Listed
 from ..flow.binding import bind
 from ..flow.packing import Packing
 from ..models.schedule import Schedule
@@ -15,7 +16,7 @@ from . import files, labelled, plotting
 from .trajectory import SummedTrajectory, Trajectory
 
 
-class Batch(Immutable, kw_only=True):
+class Batch(Listed, Immutable, kw_only=True):
     """Solutions of many problems of one shape at common times; made by :func:`overlaps.solve_many`.
 
     Attributes
@@ -29,6 +30,8 @@ class Batch(Immutable, kw_only=True):
     success, end, nfev : ndarray, shape (b,)
         Whether each integration reached its end or met its stop condition, the time of its last record (where it
         stopped), and its evaluations of the right-hand side.
+    status : ndarray, shape (b,)
+        As ``Trajectory.status``: 0 at the last time, 1 where ``stop`` was met, -1 before.
     message, method, solver : tuple
         For each trajectory: a sentence about its end, the integrator as in ``Trajectory.method``, and its class.
     rtol, atol, blocks
@@ -52,9 +55,9 @@ class Batch(Immutable, kw_only=True):
 
     Examples
     --------
-    >>> import dataclasses, overlaps as ov
+    >>> import overlaps as ov
     >>> model = ov.committee_machine(2, 2, eta=0.5)
-    >>> models = [dataclasses.replace(model, eta=eta) for eta in (0.2, 0.5, 1.0)]
+    >>> models = [model.replace(eta=eta) for eta in (0.2, 0.5, 1.0)]
     >>> batch = ov.solve_many(models, model.random_start(N=1000, rng=1), [0, 5, 10])
     >>> batch.Q.shape, batch.eps_g.shape, batch[2] == ov.solve(models[2], batch[2][0], [0, 5, 10])
     ((3, 3, 2, 2), (3, 3), True)
@@ -79,6 +82,7 @@ class Batch(Immutable, kw_only=True):
     schedule: Schedule | dict | tuple | None = None
     h: np.ndarray | None = None
     nu: np.ndarray | None = None
+    _hides: ClassVar[tuple[str, ...]] = "ends", "records", "solver", "start_v"
     is_ensemble: ClassVar[bool] = False
 
     def __post_init__(self):
@@ -87,6 +91,11 @@ class Batch(Immutable, kw_only=True):
     def __len__(self) -> int:
         """Number of trajectories."""
         return len(self.models)
+
+    @property
+    def status(self) -> Integers:
+        """How each integration ended (b,): 0 at the last time, 1 where ``stop`` was met, -1 before."""
+        return np.where(self.success, self.end < self.alpha[-1], -1)
 
     @property
     def _packing(self):
@@ -210,6 +219,7 @@ class Batch(Immutable, kw_only=True):
         v = v if model.trains_v else np.broadcast_to(self.start_v[i], (len(records), model.K))
         common: dict[str, Any] = {
             "model": model, "alpha": alpha, "v": v, "T": self.T[i], "success": bool(self.success[i]),
+            "stopped": bool(self.status[i] == 1),
             "message": self.message[i], "nfev": int(self.nfev[i]), "method": self.method[i], "rtol": self.rtol,
             "atol": self.atol, "solver": self.solver[i], "eps_error": records[:, -1],
             "schedule": self.schedule[i] if isinstance(self.schedule, tuple) else self.schedule,
@@ -222,6 +232,7 @@ class Batch(Immutable, kw_only=True):
 
     save = files.save
     plot = plotting.plot_batch
+    to_pandas = labelled.frame_of_batch
 
     def to_xarray(self, **coords: ArrayLike) -> Any:
         """Return a labelled dataset; see :func:`overlaps.results.labelled.from_batch`."""

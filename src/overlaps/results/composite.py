@@ -4,7 +4,7 @@ A result of Stages contains one result for each stage; its curves join those of 
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +33,6 @@ class _Staged(Views, kw_only=True):
     model: Stages
     alpha: np.ndarray
     parts: tuple
-    is_ensemble: ClassVar[bool] = False
     to_xarray = labelled.from_stages
 
     def __post_init__(self):
@@ -73,7 +72,7 @@ class _Staged(Views, kw_only=True):
 
     eta = _joined_curve("eta", 0, doc="Learning rate (n,): that of the stage, times the factor of the schedule.")
 
-    def error(self, i):
+    def task_error(self, i: int, j: int | None = None) -> Floats:
         """Generalisation error on the task of stage i at all times (..., n), with its own inputs and readout.
 
         If all tasks share one readout, the current one is used. If each task has its own head, it is ``heads[i]``
@@ -84,19 +83,35 @@ class _Staged(Views, kw_only=True):
         ----------
         i : int
             Index of the stage.
+        j : int, optional
+            Index of the task, of a stage of :class:`overlaps.Mixed` tasks.
+
+        Raises
+        ------
+        ValueError
+            A stage of mixed tasks without j, or another one with it.
         """
         i = check.index("i", i, len(self.model))
-        return self._joined([self._stage_error(i, k) for k in range(len(self.parts))])
+        model = self.model.models[i]
+        if (j is None) == (len(model.tasks) > 1):
+            expected = f"task_error({i}, j), one of its {len(model.tasks)} tasks" if j is None else f"task_error({i})"
+            raise ValueError(f"j = {j} for stage {i}, {check.shown(model)}; expected {expected}.")
+        return self._error_on(i, None if j is None else check.index("j", j, len(model.tasks)))
 
-    def _stage_error(self, i, k):
-        """Return the error on task i at all records of ``parts[k]``."""
+    def _error_on(self, i, task=None):
+        """Return the error on one task of stage i, or on all, weighted by their shares, at all times."""
+        return self._joined([self._stage_error(i, k, task) for k in range(len(self.parts))])
+
+    def _stage_error(self, i, k, task):
+        """Return ``_error_on`` at all records of ``parts[k]``."""
         result, j = self.parts[k], self._first + k
         v = np.broadcast_to(self._readout(i, k), result.v.shape)
         if np.any(np.isnan(v) & ~np.isnan(result.v)):
             return np.full(v.shape[:-1], np.nan)
         M = self.model.M  # the teachers are the last M entries, after the frozen students
         r, tau, T = self.model.rescaled(j, i, result.r[..., -M:], result.tau[..., -M:, -M:], result.T[..., -M:, -M:])
-        return replace(result, model=self.model.models[i], v=v, r=r, tau=tau, T=T).eps_g
+        result = replace(result, model=self.model.models[i], v=v, r=r, tau=tau, T=T)
+        return result.eps_g if task is None else result._of_task(task)
 
     def _readout(self, i, k):
         """Return the readout of task i at the records of ``parts[k]``."""
@@ -110,13 +125,18 @@ class _Staged(Views, kw_only=True):
         return np.full(model.K, np.nan) if model.models[i].trains_v else model.heads[i]
 
     def plateaus(self):
-        """Plateaus of all stages in order, each on its own task; see :meth:`overlaps.Trajectory.plateaus`."""
+        """Plateaus of all stages in order, each on its own task; see :meth:`overlaps.results.Trajectory.plateaus`."""
         return [plateau for result in self.parts if result.alpha.size > 1 for plateau in result.plateaus()]
 
     @property
     def success(self):
         """Whether all stages reached their end."""
         return all(result.success for result in self.parts)
+
+    @property
+    def stopped(self):
+        """Whether the condition ``stop`` was met before the last time."""
+        return self.parts[-1].stopped
 
     @property
     def message(self):
@@ -154,7 +174,7 @@ class StagedTrajectory(_Staged, kw_only=True):
 
     Notes
     -----
-    As exact as a :class:`overlaps.Trajectory`.
+    As exact as a :class:`overlaps.results.Trajectory`.
 
     Examples
     --------
@@ -162,7 +182,7 @@ class StagedTrajectory(_Staged, kw_only=True):
     >>> tasks = [ov.committee_machine(1, 2, eta=0.5, v_star=v_star) for v_star in ([1.0, 0.0], [0.0, 1.0])]
     >>> stages = ov.Stages(tasks, until=[5.0, 10.0])
     >>> traj = ov.solve(stages, tasks[0].random_start(N=1000, rng=1), [0.0, 5.0, 10.0])
-    >>> traj.stage, bool(traj.error(0)[2] > traj.error(0)[1])
+    >>> traj.stage, bool(traj.task_error(0)[2] > traj.task_error(0)[1])
     (array([0, 1, 1]), True)
     """
 
@@ -181,7 +201,7 @@ class StagedTrajectory(_Staged, kw_only=True):
         return self.parts[k][int(self._shown(k)[n - ends[k]])]
 
     def at(self, alpha):
-        """State at time alpha, to the accuracy of the solution; see :meth:`overlaps.Trajectory.at`."""
+        """State at time alpha, to the accuracy of the solution; see :meth:`overlaps.results.Trajectory.at`."""
         alpha = self._covered(alpha)
         return self.parts[self.model.index(alpha) - self._first].at(alpha)
 
@@ -212,7 +232,7 @@ class StagedEnsemble(Statistics, _Staged, kw_only=True):
     >>> import overlaps as ov
     >>> tasks = [ov.committee_machine(1, 2, eta=0.5, v_star=v_star) for v_star in ([1.0, 0.0], [0.0, 1.0])]
     >>> runs = ov.simulate(ov.Stages(tasks, until=[1.0, 2.0]), N=100, alpha=[0, 1, 2], rng=1, runs=3)
-    >>> runs.error(0).shape, runs.stage, runs.start(0)
+    >>> runs.task_error(0).shape, runs.stage, runs.start(0)
     ((3, 3), array([0, 1, 1]), State(L=1, K=1, M=2, ...))
     """
 
@@ -235,7 +255,7 @@ def shown_times(results, requested):
 class _OfTasks(_Blocks):
     """Base of solutions and runs of :class:`overlaps.Mixed` tasks."""
 
-    def error(self: Any, i: int) -> Floats:
+    def task_error(self: Any, i: int) -> Floats:
         """Generalisation error on task i at all times (..., n), on its own inputs and with its own readout.
 
         Parameters
@@ -243,10 +263,12 @@ class _OfTasks(_Blocks):
         i : int
             Index of the task.
         """
-        return self._of_task(check.index("i", i, len(self.model.models)))
+        return self._error_on(check.index("i", i, len(self.model.models)))
+
+    _error_on = _Blocks._of_task
 
 
-class MixedTrajectory(_OfTasks, Trajectory, kw_only=True):  # type: ignore[misc]  # error is a method here
+class MixedTrajectory(_OfTasks, Trajectory, kw_only=True):
     """Solution for tasks mixed in one step; made by ``solve(ov.Mixed(...), ...)``.
 
     Attributes
@@ -254,22 +276,22 @@ class MixedTrajectory(_OfTasks, Trajectory, kw_only=True):  # type: ignore[misc]
     model : Mixed
         The learning problem.
     eps_g : ndarray, shape (n,)
-        Mean error over the tasks, weighted by their shares at that time; ``error(i)`` is the error on one task.
+        Mean error over the tasks, weighted by their shares at that time; ``task_error(i)`` is the error on one task.
     v : ndarray, shape (n, K), or (n, tasks, K)
         Second layer, or those of all tasks.
     alpha, Q, R, q, r, tau, T, ...
-        As in :class:`overlaps.Trajectory`, in units of the eigenvalues of the first task.
+        As in :class:`overlaps.results.Trajectory`, in units of the eigenvalues of the first task.
 
     Notes
     -----
-    As exact as a :class:`overlaps.Trajectory`.
+    As exact as a :class:`overlaps.results.Trajectory`.
 
     Examples
     --------
     >>> import overlaps as ov
     >>> tasks = [ov.committee_machine(1, 2, eta=0.5, v_star=v_star) for v_star in ([1.0, 0.0], [0.0, 1.0])]
     >>> traj = ov.solve(ov.Mixed(tasks, [0.9, 0.1]), tasks[0].random_start(N=1000, rng=1), [0.0, 30.0])
-    >>> bool(traj.error(0)[1] < traj.error(1)[1])
+    >>> bool(traj.task_error(0)[1] < traj.task_error(1)[1])
     True
     """
 
@@ -292,11 +314,11 @@ class MixedEnsemble(_OfTasks, Ensemble, kw_only=True):
     model : Mixed
         The learning problem.
     eps_g : ndarray, shape (runs, n)
-        Mean error over the tasks, weighted by their shares; ``error(i)`` is the error on one task.
+        Mean error over the tasks, weighted by their shares; ``task_error(i)`` is the error on one task.
     v : ndarray, shape (runs, n, K), or (runs, n, tasks, K)
         Second layer, or those of all tasks.
     alpha, Q, R, q, r, tau, T, N, ...
-        As in :class:`overlaps.Ensemble`.
+        As in :class:`overlaps.results.Ensemble`.
 
     Notes
     -----
@@ -306,7 +328,7 @@ class MixedEnsemble(_OfTasks, Ensemble, kw_only=True):
     --------
     >>> import overlaps as ov
     >>> tasks = [ov.committee_machine(1, 2, eta=0.5, v_star=v_star) for v_star in ([1.0, 0.0], [0.0, 1.0])]
-    >>> ov.simulate(ov.Mixed(tasks, [0.5, 0.5]), N=100, alpha=[0, 1, 2], rng=1, runs=3).error(1).shape
+    >>> ov.simulate(ov.Mixed(tasks, [0.5, 0.5]), N=100, alpha=[0, 1, 2], rng=1, runs=3).task_error(1).shape
     (3, 3)
     """
 
@@ -372,7 +394,7 @@ class LowRankTrajectory(_Adapted, Trajectory, kw_only=True):
 
     Notes
     -----
-    As exact as a :class:`overlaps.Trajectory`.
+    As exact as a :class:`overlaps.results.Trajectory`.
 
     Examples
     --------

@@ -7,17 +7,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .._base import ArrayLike, Floats, Immutable, check, html, read_only
+from .._base.signatures import Listed
 from ..activations.classification import misclassified
 from ..flow.binding import bind
 from ..flow.closure import generalisation_error
 from ..models import Mixed, Model
 from ..models.schedule import Schedule, factors_on_s
 from ..models.start import LIMITS
-from ..models.state import gram
+from ..models.state import OfModel, gram
 from . import files, labelled, plotting
 
 
-class Views(Immutable):
+class Views(OfModel, Listed, Immutable):
     """Base of results along the learning time: files, labelled arrays, tables and figures."""
 
     save = files.save
@@ -28,6 +29,54 @@ class Views(Immutable):
 
     def __len__(self: Any) -> int:
         return self.alpha.size
+
+    @property
+    def status(self: Any) -> int:
+        """How it ended, as in SciPy: 0 at the last time, 1 where the condition ``stop`` was met, -1 before."""
+        return int(self.stopped) if self.success else -1
+
+    def slope(self: Any, window: tuple[float, float] | None = None) -> Any:
+        r"""Local exponent of the error, :math:`d\ln\epsilon_g/d\ln\alpha`: -b where eps_g falls as alpha^-b.
+
+        Parameters
+        ----------
+        window : tuple of two floats, optional
+            Times (from, to). With it, the slope of the line through the records of the window that is nearest to
+            ln eps_g as a function of ln alpha, in least squares; the records count equally, so use times that are
+            geometric (``np.geomspace``) for a slope that is not that of the end of the window.
+
+        Returns
+        -------
+        ndarray, shape (..., n), or (...) with a window
+            Without a window the slope at each record, of the parabola through its neighbours (of second order in their
+            distance); nan where alpha or eps_g is 0, and beside. For runs one for each run.
+
+        Raises
+        ------
+        ValueError
+            A window of less than two records with alpha > 0, or a curve of less than three.
+
+        Examples
+        --------
+        >>> import numpy as np, overlaps as ov
+        >>> model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.1, spectrum=ov.power_law(beta=1.0, L=400))
+        >>> traj = ov.solve(model.random_start(N=4000, rng=1, teacher="ideal"), np.geomspace(1.0, 1e4, 41))
+        >>> round(traj.slope((1.0, 10.0)), 1)
+        -0.5
+        """
+        x, y = (np.log(np.where(z > 0, z, np.nan)) for z in (self.alpha, self.eps_g))
+        if window is None:
+            if len(x) < 3:
+                raise ValueError(f"slope() of {len(x)} records; expected three or more.")
+            return np.gradient(y, x, axis=-1)
+        first, last = (check.number("window", a, above=0) for a in check.array("window", window, (2,)).tolist())
+        inside = (self.alpha >= first) & (self.alpha <= last)
+        if np.sum(inside) < 2:
+            covered = f"[{self.alpha[0]:g}, {self.alpha[-1]:g}]"
+            raise check.refused("window", window, f"(from, to) with two or more of the records in {covered}.")
+        x = x[inside] - x[inside].mean()
+        slopes = y[..., inside] @ x / (x @ x)
+        return slopes if np.ndim(slopes) else float(slopes)
 
     def _covered(self: Any, alpha: float) -> float:
         """Return the time alpha, checked to lie between the first and the last record."""
@@ -73,8 +122,10 @@ class _Curves(Views, kw_only=True):
     message: str
     method: str
     schedule: Schedule | dict | None = None
-    is_ensemble: ClassVar[bool] = False
-    is_state: ClassVar[bool] = False
+    stopped: bool = False
+    _hides: ClassVar[tuple[str, ...]] = (
+        "changing", "classification_error_se", "curves", "eps_error", "rounding", "solver", "stopped",
+    )  # fmt: skip
 
     def __post_init__(self):
         values = {f.name: getattr(self, f.name) for f in fields(self)}

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from .._base import ArrayLike, Floats, Immutable, check
+from .._base import ArrayLike, Floats, Immutable, by_name, check
 from .trajectory import SummedTrajectory, Trajectory
 
 
@@ -52,8 +52,8 @@ def log_times(alpha_max, *, first=LOG_GRID.first, n=LOG_GRID.n):
 
     Examples
     --------
-    >>> import overlaps as ov
-    >>> ov.discrepancy.log_times(10.0, n=3)
+    >>> from overlaps.results import discrepancy
+    >>> discrepancy.log_times(10.0, n=3)
     array([ 0. ,  0.1,  1. , 10. ])
     """
     first, n = check.number("first", first, above=0), check.count("n", n, least=2)
@@ -61,6 +61,7 @@ def log_times(alpha_max, *, first=LOG_GRID.first, n=LOG_GRID.n):
     return np.concatenate([[0.0], np.geomspace(first, alpha_max, n)])
 
 
+@by_name("ov.tlog_rmse(traj, runs)")
 def tlog_rmse(
     theory: Any, simulation: Any, *, times: ArrayLike | None = None, variant: Literal["rmse", "printed_abs"] = "rmse"
 ) -> "Discrepancy":
@@ -101,8 +102,9 @@ def tlog_rmse(
     Examples
     --------
     >>> import overlaps as ov
+    >>> from overlaps.results import discrepancy
     >>> model = ov.committee_machine(2, 2, eta=0.5)
-    >>> runs = ov.simulate(model, N=2000, alpha=ov.discrepancy.log_times(10), rng=1, runs=2)
+    >>> runs = ov.simulate(model, N=2000, alpha=discrepancy.log_times(10), rng=1, runs=2)
     >>> theory = [ov.solve(model, runs.start(i), runs.alpha) for i in range(2)]
     >>> distance = ov.tlog_rmse(theory, runs)
     >>> distance.Q.shape, bool(distance.mean("Q").max() < 0.05)

@@ -96,7 +96,7 @@ class Ensemble(Runs, _Blocks, kw_only=True):
         indices = {"q": i, "r": i, "v": i, "m": i, "tau": ..., "T": i if self.changing else ..., "h": ..., "nu": ...}
         arrays = {name: of_runs(x[:, at]) for name, at in indices.items() if (x := getattr(self, name)) is not None}
         factors = self._factors_at(self.alpha[[i]])[0] if self.changing else None
-        return State(**arrays, s=self.model.spectrum.s, alpha=self.alpha[i], factors=factors)
+        return State(**arrays, s=self.model.spectrum.s, alpha=self.alpha[i], factors=factors, model=self.model)
 
     def start(self, run: int = 0) -> State:
         """State at the start of run number ``run``; the ODE to compare with the run starts from it."""

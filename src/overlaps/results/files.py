@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base import Immutable, PathLike, check
+from .._base import Immutable, PathLike, by_name, check
 from .._base.version import __version__
 from ..integrators.methods import solver_class
 from ..models import LowRank, Stages, previous_student
@@ -33,6 +33,7 @@ KINDS_WITHOUT_MODEL = {"State", "FixedPoint"}
 MAX_HEADER_BYTES = 2**28  # longer headers are refused; halved: that of a sweep of a million points just fits
 
 
+@by_name('ov.save(result, "run.npz")')
 def save(result: Any, path: PathLike) -> None:
     """Write a result, a sweep, a state or a fixed point to one ``.npz`` file, completely or not at all.
 
@@ -169,6 +170,7 @@ def _path(path):
     return parsed
 
 
+@by_name('ov.load("run.npz")')
 def load(path: PathLike, *, model: Any = None, schedule: Any = None) -> Any:
     """Read a result written by ``save``.
 

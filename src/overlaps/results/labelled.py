@@ -6,6 +6,7 @@ the first call.
 """
 
 import json
+from dataclasses import fields
 from importlib import import_module
 from typing import Any
 
@@ -17,8 +18,8 @@ from .descriptions import model_from_text, model_text
 from .field_table import FIELDS, LABELLED, dims
 
 __all__ = [
-    "frame", "frame_of_fluctuations", "frame_of_sweep", "from_batch", "from_curves", "from_stages", "from_sweep",
-    "model_of",
+    "frame", "frame_of_batch", "frame_of_fluctuations", "frame_of_sweep", "from_batch", "from_curves",
+    "from_fluctuations", "from_stages", "from_sweep", "model_of",
 ]  # fmt: skip
 
 
@@ -80,8 +81,8 @@ def _dataset(result, variables, coords, of_model):
     attributes |= {"success": int(result.success), "version": __version__}  # netCDF has no type bool
     if result.is_ensemble:
         attributes["N"] = result.N
-    if hasattr(result.model, "models"):  # several tasks
-        errors = np.array([result.error(i) for i in range(len(result.model))])
+    if isinstance(result.model, Mixed | Stages):
+        errors = np.array([result._error_on(i) for i in range(len(result.model))])
         variables["error"] = ("task", *["run"] * result.is_ensemble, "alpha"), errors
     data = _package("xarray").Dataset(variables, coords, attributes)
     for name in data.variables:
@@ -195,16 +196,16 @@ def frame(result: Any) -> Any:
     columns = {"run": np.repeat(np.arange(runs), n)} if result.is_ensemble else {}
     columns |= {"alpha": np.tile(result.alpha, runs)}
     columns |= _columns(result.model, lambda name: getattr(result, name))
-    if hasattr(result, "stage"):
+    if isinstance(result.model, Stages):
         columns["stage"] = np.tile(result.stage, runs)
-    if hasattr(result.model, "models"):
-        columns |= {f"error_{i + 1}": result.error(i).ravel() for i in range(len(result.model))}
+    if isinstance(result.model, Mixed | Stages):
+        columns |= {f"error_{i + 1}": result._error_on(i).ravel() for i in range(len(result.model))}
     return _package("pandas").DataFrame(columns)
 
 
 def _columns(model, curve, end=""):
     """Return one column for each number of ``curve(name)``; the names end in ``end``."""
-    network = getattr(model, "model", model)
+    network = model.model if isinstance(model, LowRank) else model
     K, M, separator = network.K, network.M, "" if max(network.K, network.M) < 10 else "_"
 
     def entries(letter, array, shape, symmetric=False, separator=separator):
@@ -250,6 +251,85 @@ def frame_of_fluctuations(result: Any) -> Any:
     """
     columns = _columns(result.model, result.mean, "_mean") | _columns(result.model, result.std, "_std")
     return frame(result.trajectory).assign(**columns)
+
+
+def from_fluctuations(result: Any) -> Any:
+    """Dataset of Fluctuations: that of the trajectory, with means and standard deviations over runs at this N.
+
+    Parameters
+    ----------
+    result : Fluctuations
+        Result of ``fluctuations``.
+
+    Returns
+    -------
+    xarray.Dataset
+        The variables of :func:`from_curves` for the solution (N -> infinity), and ``eps_g_mean``, ``eps_g_std``,
+        ``Q_mean``, ... for eps_g, Q, R, v; attributes ``N`` and ``start``.
+
+    Raises
+    ------
+    ImportError
+        xarray is not installed; the message contains the command to install it.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(1, 1, eta=0.5)
+    >>> data = ov.fluctuations(ov.solve(model.random_start(N=1000, rng=1), [0, 1]), N=100).to_xarray()
+    >>> data.R_std.dims, data.attrs["N"]
+    (('alpha', 'k', 'm'), 100)
+    """
+    data = from_curves(result.trajectory)
+    for name in ("eps_g", "Q", "R", "v"):
+        for kind, words in (("mean", "mean over runs of the"), ("std", "standard deviation over runs of the")):
+            value = getattr(result, kind)(name)
+            data[f"{name}_{kind}"] = dims(name, value=value), value, {"long_name": f"{words} {FIELDS[name].words}"}
+    return data.assign_attrs(N=result.N, start=result.start)
+
+
+def frame_of_batch(batch: Any) -> Any:
+    """Table of a Batch: one row for each trajectory and time, with the numbers in which the models differ.
+
+    Parameters
+    ----------
+    batch : Batch
+        Result of ``solve_many``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns ``trajectory``, the coordinates of :func:`from_batch` without ``coords``, then those of :func:`frame`;
+        nan after the end of a trajectory.
+
+    Raises
+    ------
+    ImportError
+        pandas is not installed; the message contains the command to install it.
+
+    Examples
+    --------
+    >>> import overlaps as ov
+    >>> model = ov.committee_machine(1, 1, eta=0.5)
+    >>> models = [model.replace(eta=eta, noise=noise) for eta in (0.2, 0.5) for noise in (0.0, 0.1, 0.2)]
+    >>> table = ov.solve_many(models, model.random_start(N=1000, rng=1), [0, 5]).to_pandas()
+    >>> table[table.alpha == 5].pivot(index="eta", columns="noise", values="eps_g").shape
+    (2, 3)
+    """
+    n, b = batch.alpha.size, len(batch)
+    columns = {"trajectory": np.repeat(np.arange(b), n)}
+    columns |= {name: np.repeat(values, n) for name, values in differences_of(batch.models).items()}
+    columns |= {"alpha": np.tile(batch.alpha, b)} | _columns(batch.models[0], lambda name: getattr(batch, name))
+    return _package("pandas").DataFrame(columns)
+
+
+def differences_of(models: Any) -> dict[str, Any]:
+    """The numbers in which models differ, by name, one for each model; of spectra their text."""
+    values = {f.name: [getattr(model, f.name) for model in models] for f in fields(models[0])}
+    pair = values.pop("weight_decay")
+    values |= {"weight_decay": [x[0] for x in pair], "weight_decay_v": [x[1] for x in pair]}
+    values["spectrum"] = [str(x) for x in values["spectrum"]]
+    return {x: np.array(y) for x, y in values.items() if isinstance(y[0], int | float | str) and len({*y}) > 1}
 
 
 def frame_of_sweep(result: Any) -> Any:
@@ -321,7 +401,7 @@ def from_batch(batch, coords=None):
         Result of ``solve_many``.
     coords : dict of array_like, optional
         Varied quantities: the axes of a grid with as many points as the batch, the last axis varying fastest; or one
-        value for each trajectory.
+        value for each trajectory. By default the numbers in which the models differ, one for each trajectory.
 
     Returns
     -------
@@ -338,17 +418,17 @@ def from_batch(batch, coords=None):
 
     Examples
     --------
-    >>> import dataclasses, overlaps as ov
+    >>> import overlaps as ov
     >>> model, etas, noises = ov.committee_machine(1, 1, eta=0.5), [0.2, 0.5, 1.0], [0.0, 0.1]
-    >>> models = [dataclasses.replace(model, eta=eta, noise=noise) for eta in etas for noise in noises]
+    >>> models = [model.replace(eta=eta, noise=noise) for eta in etas for noise in noises]
     >>> batch = ov.solve_many(models, model.random_start(N=1000, rng=1), [0, 5])
     >>> batch.to_xarray(eta=etas, noise=noises).eps_g.dims
     ('eta', 'noise', 'alpha')
     """
     xr, b = _package("xarray"), len(batch)
-    axes = {name: np.asarray(values) for name, values in (coords or {}).items()}
+    axes = {name: np.asarray(values) for name, values in (coords or differences_of(batch.models)).items()}
     lengths = [values.size for values in axes.values()]
-    grid = bool(axes) and int(np.prod(lengths)) == b
+    grid = bool(coords) and int(np.prod(lengths)) == b
     if any(x.ndim != 1 for x in axes.values()) or not (grid or all(n == b for n in lengths)):
         raise ValueError(
             f"coordinates of lengths {dict(zip(axes, lengths, strict=True))} for {b} trajectories; expected the axes "
@@ -448,8 +528,8 @@ def _aligned(xr, datasets):
         raise ValueError(f"the values differ in shape, so they do not fit into a common array: {error}") from None
     if joined[0].sizes.get("alpha", 0) > max_records:
         raise ValueError(
-            "the trajectories were recorded at different times; pass an array of times to solve (a tuple records every "
-            "step of the solver), or reduce each to numbers with sweep.array(getter)."
+            "the trajectories were recorded at different times; pass the same times to solve, without every_step=True, "
+            "or reduce each to numbers with sweep.array(getter)."
         )
     return joined
 

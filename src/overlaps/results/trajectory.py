@@ -40,7 +40,7 @@ EPS_ERROR = EpsErrorModel()
 
 
 class Errors(NamedTuple):
-    """Errors of a solution at its records; see :attr:`Trajectory.error`."""
+    """Errors of a solution at its records; see :attr:`Trajectory.certified`."""
 
     Q: Any
     R: Any
@@ -115,7 +115,7 @@ class Solved(_Curves, kw_only=True):
     @property
     def _accumulates_error(self):
         """Whether the solver accumulates the errors of eps_g by its steps."""
-        accurate = getattr(self.model, "rule", None) is None or bind(self.model).controls_error
+        accurate = self.model.rule is None or bind(self.model).controls_error
         return accurate and getattr(self.solver, "estimates_error", False)
 
     def _accumulated(self, rounding):
@@ -131,13 +131,14 @@ class Solved(_Curves, kw_only=True):
         return total if self.eps_error is None else np.maximum(total, self.eps_error * np.maximum(self.eps_g, rounding))
 
     @property
-    def error(self) -> "Errors | ClassErrors | None":
-        """Errors of Q, R, v and, relative to it, eps_g at each record, or None; made by ``solve(..., certify=True)``.
+    def certified(self) -> "Errors | ClassErrors | None":
+        """The certificate: errors of Q, R, v and, relative to it, eps_g at each record, or None.
 
-        Differences from a second run with smaller tolerances, or by another method: a named tuple of arrays with the
-        shapes of Q, R, v and eps_g (and ``mean_fields``, for inputs in classes). In contrast to ``eps_floor`` they
-        include the amplification of the errors of steps by a plateau. Where eps_g is below ``eps_floor``, its error is
-        relative to ``eps_floor``. After the end of the second run they are nan.
+        Made by ``solve(..., certify=True)``: the differences from a second run with smaller tolerances, or by another
+        method, as a named tuple of arrays with the shapes of Q, R, v and eps_g (and ``mean_fields``, for inputs in
+        classes). In contrast to ``eps_floor`` they include the amplification of the errors of steps by a plateau.
+        Where eps_g is below ``eps_floor``, its error is relative to ``eps_floor``. After the end of the second run
+        they are nan.
         """
         errors = self.error_Q, self.error_R, self.error_v, self.error_eps_g
         if self.error_mean_fields is not None:
@@ -163,9 +164,11 @@ class Trajectory(Solved, _Blocks, kw_only=True):
     m, h, nu : ndarray, shape (n, L, K, C), (L, M, C), (M, C), or None
         Overlaps with the class means of inputs in classes, as in :class:`State`; ``mean_fields`` (n, K, C) are the
         means of the student fields.
-    success, message, nfev, method, rtol, atol
-        Whether the integration reached its end, a sentence about it, the number of evaluations of the right-hand
-        side, the integrator and its tolerances.
+    success, status, message, nfev, method, rtol, atol
+        Whether the integration reached its end; 0 at the last time, 1 where ``stop`` was met, -1 before; a sentence
+        about it, the number of evaluations of the right-hand side, the integrator and its tolerances.
+    stopped : bool
+        Whether the condition ``stop`` was met before the last time.
     solver : class or None
         The class of the integrator, as ``solve`` accepts it, a subclass of ``scipy.integrate.OdeSolver``; None if a
         file could not contain it.
@@ -176,7 +179,7 @@ class Trajectory(Solved, _Blocks, kw_only=True):
     schedule, eta : Schedule or dict or None, ndarray, shape (n,)
         The argument ``schedule`` of ``solve``, and the learning rate at the records.
     error_Q, error_R, error_v, error_eps_g, error_mean_fields : ndarray or None
-        With ``solve(..., certify=True)``: the fields of ``error``.
+        With ``solve(..., certify=True)``: the fields of ``certified``.
 
     Notes
     -----
@@ -282,7 +285,7 @@ class Trajectory(Solved, _Blocks, kw_only=True):
         constants = {name: getattr(self, name) for name in ("tau", "T", "h", "nu")}
         if self.changing:
             constants |= {"T": solution.T[i], "factors": self._factors_at([alpha])[0]}
-        return State(**variables, **constants, s=self.model.spectrum.s, alpha=alpha)
+        return State(**variables, **constants, s=self.model.spectrum.s, alpha=alpha, model=self.model)
 
     def at(self, alpha: float) -> State:
         """State at time alpha, to the accuracy of the solution.
@@ -315,7 +318,7 @@ class Trajectory(Solved, _Blocks, kw_only=True):
                 "could not contain; expected a recorded time. Try dataclasses.replace(traj, solver=TheClass).at(alpha)."
             )
         solution = evolve(
-            self.model, self[i], (self.alpha[i], float(alpha)), method=self.solver, rtol=self.rtol, atol=self.atol,
+            self.model, self[i], [float(alpha)], method=self.solver, rtol=self.rtol, atol=self.atol,
             late=late is not None, schedule=self.schedule,
         )  # fmt: skip
         if not solution.success:
@@ -374,7 +377,7 @@ class SummedTrajectory(Solved, kw_only=True):
     def __getattr__(self, name):
         if name in ("q", "r", "tau"):
             raise _no_blocks(f"{name} contains the overlaps of every block", AttributeError)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return super().__getattr__(name)  # type: ignore[misc]  # not declared for checkers
 
 
 def _no_blocks(statement, kind=ValueError):

@@ -255,20 +255,16 @@ def _simulate_stages(stages, N, alpha, rng, start, schedule, options):
     return StagedEnsemble(model=stages, alpha=shown_times(ensembles, requested), parts=tuple(ensembles))
 
 
-def recorded_steps(alpha, N, begin=0.0, *, intervals=200):
-    """(steps before the start, further steps to record) for an interval or an array of times.
-
-    Records of an interval are equidistant: more ``intervals`` between them cost memory and little time.
-    """
-    times, interval = output_times(alpha, begin)
+def recorded_steps(alpha, N, begin=0.0):
+    """(Steps before the start, further steps to record) for an interval or an array of times."""
+    times = output_times(alpha, begin)
     if times[-1] * N > check.LIMITS.max_integer:
         raise ValueError(
             f"alpha = {times[-1]:g} at N = {N:g} takes {times[-1] * N:.3g} steps; expected less than 2^63 = 9.2e18."
         )
     first = np.rint(begin * N).astype(np.int64)
-    if interval:
-        grid = np.linspace(times[0], times[1], intervals + 1)
-        return first, np.unique(np.rint(grid * N).astype(np.int64)) - first
+    if isinstance(alpha, tuple):
+        return first, np.unique(np.rint(times * N).astype(np.int64)) - first
     steps = np.rint((times if np.ravel(alpha)[0] == begin else times[1:]) * N).astype(np.int64) - first
     if np.any(np.diff(steps) <= 0):
         raise ValueError(f"some times in alpha are closer than one step, 1/N = {1 / N:g}; expected a coarser array.")
@@ -282,7 +278,7 @@ def _common_time(start):
     if len(begins) > 1:
         raise ValueError(
             f"the states in start belong to times from {begins[0]:g} to {begins[-1]:g}; expected one time for all "
-            "runs. dataclasses.replace(state, alpha=...) moves a state."
+            "runs. state.replace(alpha=...) moves a state."
         )
     return begins[0]
 

@@ -6,10 +6,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from .._base import check, quietly
+from .._base import by_name, check, quietly
 from ..flow.jacobian import jacobian_of
 from ..flow.system import System
 from ..models import Model, State
+from ..models.state import of_state
 from .fixed_points import fixed_point
 from .kinked import Differences, learned
 from .linear import EIGENVALUES, Linearisation, bound, check_dense, linearise
@@ -85,6 +86,8 @@ class CriticalEta(float):
         return f"CriticalEta({self.eta:.10g}, {self.kind}, eps_g={self.eps_g:.3g})"
 
 
+@of_state
+@by_name("ov.critical_eta(state)")
 def critical_eta(model: Model, state: State, *, search: tuple[float, float] | None = None) -> "CriticalEta":
     r"""Learning rate at which a fixed point loses linear stability.
 
@@ -108,8 +111,8 @@ def critical_eta(model: Model, state: State, *, search: tuple[float, float] | No
     Parameters
     ----------
     model : Model
-        The learning problem. The ratio eta_v / eta is constant (it matters only where a pair of complex eigenvalues
-        crosses); weight decays scale with eta as they do in the model.
+        The learning problem; that of the state by default, ``critical_eta(state)``. The ratio eta_v / eta is constant
+        (it matters only where a pair of complex eigenvalues crosses); weight decays scale with eta as in the model.
     state : State
         A fixed point at ``model.eta``. If it is one at every eta (student = teacher without noise) it stays put,
         otherwise it is followed by :func:`fixed_point`.
@@ -141,7 +144,7 @@ def critical_eta(model: Model, state: State, *, search: tuple[float, float] | No
     >>> import overlaps as ov
     >>> model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5)
     >>> solution = ov.State.from_overlaps(model, Q=[[1.0]], R=[[1.0]], T=[[1.0]])
-    >>> limit = ov.critical_eta(model, solution)
+    >>> limit = ov.critical_eta(solution)
     >>> round(limit, 10), limit.kind
     (2.0, 'crossing')
     """

@@ -5,10 +5,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import lstsq
 
-from .._base import Immutable, check, warn
+from .._base import Immutable, by_name, check, warn
 from ..flow.closure import check_domain
 from ..flow.jacobian import jacobian_of
 from ..models import Model, State
+from ..models.state import of_state
 from .linear import EIGENVALUES, bound, check_dense, linearise
 from .symmetry import in_words
 
@@ -55,6 +56,8 @@ class FixedPoint(Immutable):
         return f"FixedPoint({self.state}, {word}, residual={self.residual:.1e}, iterations={self.iterations})"
 
 
+@of_state
+@by_name("ov.fixed_point(guess)")
 def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iterations: int = 100) -> "FixedPoint":
     r"""Find a fixed point of the flow near a guess, stable or not, by Newton's method.
 
@@ -73,7 +76,7 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     Parameters
     ----------
     model : Model
-        The learning problem.
+        The learning problem; that of the guess by default, ``fixed_point(guess)``.
     guess : State
         Start of the search. T and tau do not change, and symmetries are conserved up to rounding: from students that
         are equivalent to each other Newton's method finds a symmetric plateau, which no generic trajectory would stay
@@ -109,10 +112,10 @@ def fixed_point(model: Model, guess: State, *, tol: float = 1e-12, max_iteration
     >>> import numpy as np, overlaps as ov
     >>> model = ov.committee_machine(2, 2, eta=0.5, gradient_flow=True)
     >>> ones = np.ones((2, 2))
-    >>> plateau = ov.fixed_point(model, ov.State.from_overlaps(model, Q=0.4 * ones, R=0.3 * ones, T=np.eye(2)))
+    >>> plateau = ov.fixed_point(ov.State.from_overlaps(model, Q=0.4 * ones, R=0.3 * ones, T=np.eye(2)))
     >>> plateau.state.Q[0, 0].round(12)
     np.float64(0.333333333333)
-    >>> ov.linearise(model, plateau.state).unstable
+    >>> ov.linearise(plateau.state).unstable
     1
     """
     tol = check.number("tol", tol, above=0)

@@ -5,12 +5,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs
 
-from .._base import Floats, Immutable, check
+from .._base import Floats, Immutable, by_name, check
 from ..flow.closure import check_domain
 from ..flow.jacobian import jacobian_of
 from ..flow.system import System
 from ..models import Model, State
 from ..models.features import check_features
+from ..models.state import of_state
 from .kinked import Differences, learned
 
 
@@ -104,6 +105,8 @@ class Linearisation(Immutable):
     shows: ClassVar[str] = "{0.unstable} growing modes of {0.dimension}, rate={0.rate:.6g}, residual={0.residual:.1e}"
 
 
+@of_state
+@by_name("ov.linearise(state)")
 def linearise(model: Model, state: State, *, count: int | None = None) -> "Linearisation":
     r"""Linearise the flow of the order parameters at a state: rates, modes, stability.
 
@@ -127,7 +130,7 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
     Parameters
     ----------
     model : Model
-        The learning problem.
+        The learning problem; that of the state by default, ``linearise(state)``.
     state : State
         Where; a fixed point (:func:`fixed_point`) if the eigenvalues are to mean stability.
     count : int, optional
@@ -155,7 +158,7 @@ def linearise(model: Model, state: State, *, count: int | None = None) -> "Linea
     >>> import overlaps as ov
     >>> model = ov.committee_machine(1, 1, activation=ov.linear, eta=0.5)
     >>> solution = ov.State.from_overlaps(model, Q=[[1.0]], R=[[1.0]], T=[[1.0]])
-    >>> ov.linearise(model, solution).eigenvalues
+    >>> ov.linearise(solution).eigenvalues
     array([-0.5 , -0.75])
     """
     system, y = bound(model, state)

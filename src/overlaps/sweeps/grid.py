@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._base import Function, Immutable, PathLike, Rng, bar, check, warn
+from .._base import Function, Immutable, PathLike, Rng, bar, by_name, check, warn
 from .._base.lazy_compilation import compile_eagerly
 from .._base.parallel import run_all, worded
 from ..results import labelled
@@ -198,6 +198,7 @@ class Sweep(Immutable):
         return f"Sweep({self.function}, {axes}, {', '.join(counts) or 'success'})"
 
 
+@by_name('ov.sweep(f, {"eta": [0.1, 0.2]})')
 def sweep(
     function: Function,
     grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]],

@@ -74,7 +74,7 @@ def plot(
     found_plateaus = result.plateaus() if check.flag("plateaus", plateaus) else []
     draw = draw_runs if result.is_ensemble else draw_line
     tasks = range(len(result.model)) if hasattr(result.model, "models") else ()
-    errors = np.array([result.error(i) for i in tasks] or [result.eps_g])
+    errors = np.array([result._error_on(i) for i in tasks] or [result.eps_g])
     axis(axes[0], result.alpha, errors, LABELS.error, xscale, yscale)
     drawn, colours = {line.get_label() for line in axes[0].lines}, hues(axes[0])
     for i in tasks:
@@ -135,9 +135,9 @@ def plot_batch(
     --------
     >>> import matplotlib
     >>> matplotlib.use("agg")
-    >>> import dataclasses, overlaps as ov
+    >>> import overlaps as ov
     >>> model = ov.committee_machine(1, 1, eta=0.5)
-    >>> models = [dataclasses.replace(model, eta=eta) for eta in (0.2, 0.5, 1.0)]
+    >>> models = [model.replace(eta=eta) for eta in (0.2, 0.5, 1.0)]
     >>> batch = ov.solve_many(models, model.random_start(N=1000, rng=1), [0, 1, 2, 4, 8])
     >>> len(batch.plot().collections[0].get_segments())
     3

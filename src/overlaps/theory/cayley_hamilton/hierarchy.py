@@ -93,7 +93,7 @@ class MomentSystem(System):
 
 
 class MomentTrajectory(Solved, kw_only=True):
-    """Solution of the hierarchy, made by :func:`solve`; compares with :class:`overlaps.Trajectory`.
+    """Solution of the hierarchy, made by :func:`solve`; compares with :class:`overlaps.results.Trajectory`.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class MomentTrajectory(Solved, kw_only=True):
     basis : PolynomialBasis
         The basis of the moments.
     success, message, nfev, method, rtol, atol
-        As in :class:`overlaps.Trajectory`.
+        As in :class:`overlaps.results.Trajectory`.
     """
 
     q: np.ndarray

@@ -21,6 +21,7 @@ from ...activations.library import linear as linear_activation
 from ...models import Model, Spectrum, State, committee_machine
 from ...models.features import check_features
 from ...models.start import warn_coarse_step
+from ...models.state import of_state
 from . import _secular
 
 __all__ = [
@@ -247,6 +248,7 @@ def sgd_mean(
     return _curve(steps, -np.log1p(-delta), delta, a, d, model.noise)
 
 
+@of_state
 def reduce(model: Model, start: State) -> tuple[float, Floats]:
     r"""Effective learning rate and block distances of a linear model with any K, M, v, v*.
 

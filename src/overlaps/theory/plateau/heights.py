@@ -14,6 +14,7 @@ from ...activations.library import erf
 from ...flow.closure import closure
 from ...models import Model, State, committee_machine
 from ...models.features import check_features
+from ...models.state import of_state
 from ..cayley_hamilton.bases import order_parameters
 
 __all__ = [
@@ -229,6 +230,7 @@ def row_averages(T: ArrayLike) -> tuple[float, float]:
     return float(diagonal), float(np.mean(np.sum(T, axis=1)) - diagonal)
 
 
+@of_state
 def plateau_state(model: Model, start: State) -> State:
     r"""State on the plateau of a model, with the teacher of ``start``.
 

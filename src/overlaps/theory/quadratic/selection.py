@@ -22,6 +22,7 @@ from scipy.special import gammaln, hyp2f1, ndtri
 from ..._base import Immutable, Rng, check, quietly
 from ...dynamics import solve
 from ...models import Model, State, quadratic_network
+from ...models.state import of_state
 from .bias import polar
 from .phases import QuadraticNetwork, eta_escape, eta_solution, realisable
 
@@ -189,6 +190,7 @@ def selected(K: int, M: int, *, eta: float, q0: float = 1.0, noise: float = 0.0,
     return Selection(K, M, q0, float(rate), float(amplitude), float(amplitude**2 * integral))
 
 
+@of_state
 def half_loss_time(model: Model, start: State, *, alpha_max: float = 1e5) -> float:
     """Time at which eps_g has fallen to half of its initial value, by integrating the equations.
 
