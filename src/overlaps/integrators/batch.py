@@ -57,8 +57,9 @@ from ._batch import STATUS, Outcome, Problems, advance_batch, compile_batch
 from ._steps import Control
 from .dop853 import DOP853
 from .evolve import checked_controls, closure_note, evolve
+from .failure import FAILURE, allowed_negative_eigenvalue, diverged
 from .methods import NOT_STIFF, check_model, check_options, choose_method, solver_class, stiff
-from .run import RUN_OPTIONS, allowed_negative_eigenvalue, diverged, end_sentence
+from .run import end_sentence
 from .simd import run_simd, simd_closure
 from .stop import check_level
 
@@ -342,7 +343,7 @@ class _Jobs:
         max_step, first_step = (float(self.options.get(x) or y) for x, y in (("max_step", np.inf), ("first_step", 0)))
         # SciPy raises smaller rtol with a warning; here without one, because there may be thousands of trajectories
         rtol = max(self.rtol, 100 * np.finfo(float).eps)
-        growth, slack = RUN_OPTIONS.divergence_factor, allowed_negative_eigenvalue(rtol)
+        growth, slack = FAILURE.divergence_factor, allowed_negative_eigenvalue(rtol)
         control = Control(rtol, self.atol, max_step, growth, closures[0].kinked, level, slack)
         stops = (
             self.times if evaluator is None else np.union1d(self.times, evaluator.inside(self.times[0], self.times[-1]))

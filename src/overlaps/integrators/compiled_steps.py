@@ -1,12 +1,12 @@
 """Compiled steps: many steps in one call of compiled code, which returns to Python for steps that need a check.
 
-``run._drive`` steps any solver: step, look for a reason of failure, watch, stop, record.  ``CompiledSteps`` makes many
-steps of that loop in one call of a compiled ``advance`` and returns the last one only.  The loop then treats it like a
-step of SciPy's: it reads ``solver.t``, ``solver.y``, ``solver.nfev`` and ``solver.error``, which have been updated.
+``CompiledSteps`` makes many steps of a run in one call of a compiled ``advance`` and returns the last one only.  The
+monitors of the run (``monitors``) see it like a step of SciPy's: ``solver.t``, ``solver.y``, ``solver.nfev`` and
+``solver.error`` have been updated.
 
 Ownership: ``CompiledSteps`` makes the arrays of the steps (``real_state``, ``int_state``, ``y``, ``out``, and those of
 its solver) once for the run; ``advance`` changes them; the system owns the work arrays (``System.work``), which hold
-the last evaluation by any caller.  ``step`` moves ``out`` into the records of the run, also when Ctrl-C ends it.
+the last evaluation by any caller.  ``step`` moves ``out`` into the rows of the run, also when Ctrl-C ends it.
 
 Return to Python: ``_steps`` lists the steps that need a check.  The budget of evaluations between two returns starts at
 ``first_budget`` and then follows the speed of the run, ``seconds`` apart.
@@ -28,7 +28,7 @@ from ..flow.jacobian import Equations
 from ..flow.velocity import schedule_factors
 from . import _bdf, _dop853
 from ._steps import RETURN, STEP_CHECKS, STEP_INT, STEP_REAL, Control, compile_steps
-from .run import allowed_negative_eigenvalue
+from .failure import allowed_negative_eigenvalue
 
 
 class CallOptions(NamedTuple):
@@ -48,9 +48,9 @@ CALL_OPTIONS = CallOptions()
 
 
 class CompiledSteps:
-    """Steps of a solver through all ``stops``, the output times of ``run`` and knots, by its method ``step``.
+    """Steps of the solver of an ``Integrator`` through all its output times and knots, by the method ``step``.
 
-    It returns after the last step, after a step that may be a reason to stop, such as eps_g at or below ``level``
+    It returns after the last step, after a step that may be a reason to stop, such as eps_g at or below the level
     (every step if it is nan), and after a budget of evaluations, for pressed keys and for a progress bar.  A subclass
     for each solver prepares its arrays (``real_state``, ``int_state``, ``y``, ``y_before``, ``out``) and calls its
     ``advance``.
@@ -65,17 +65,18 @@ class CompiledSteps:
     y_before: np.ndarray
     steps: Any  # the arrays of a run
 
-    def __init__(self, solver, run, max_overlap, level, stops, first_step=None):
-        self.solver, self.run, self.first_step = solver, run, first_step or 0.0
+    def __init__(self, integrator, first_step=None):
+        self.solver, self.rows, self.times = integrator.solver, integrator.rows, integrator.times
+        solver, self.first_step, (max_overlap, level, stops) = self.solver, first_step or 0.0, integrator.limits
         self.budget = self.limited(CALL_OPTIONS.first_budget)
         system, (rtol, atol) = solver.system, solver.requested_tolerances
         slack = allowed_negative_eigenvalue(rtol) if system.psd is None else system.psd.slack
         self.control = Control(rtol, atol, float(solver.max_step), max_overlap, system.closure.kinked, level, slack)
         self.system = system.flow, solver.kernel, system.constants, schedule_factors(system)
-        all_recorded = run.every_step or len(stops) == len(run.times)
-        self.recorded_times = None if all_recorded else {*run.times.tolist()}
+        all_recorded = integrator.every_step or len(stops) == len(self.times)
+        self.recorded_times = None if all_recorded else {*self.times.tolist()}
         n_rows = min(CALL_OPTIONS.out_size // solver.n, 1000)
-        self.out, self.stops = np.empty((n_rows, solver.n + 2)), (stops, run.every_step)
+        self.out, self.stops = np.empty((n_rows, solver.n + 2)), (stops, integrator.every_step)
         self.prepare()
         self.begun.add(self.system[:2])
 
@@ -102,7 +103,7 @@ class CompiledSteps:
         finally:  # also after Ctrl-C
             for row in self.out[: int_state[STEP_INT.n_recorded]]:
                 if self.recorded_times is None or row[-1] in self.recorded_times:
-                    self.run.record(row[-1], row[:-2], row[-2])
+                    self.rows.append((row[-1], row[:-2].copy(), row[-2]))
             int_state[STEP_INT.n_recorded] = 0
             solver.t, solver.t_old = float(real_state[STEP_REAL.t]), float(real_state[STEP_REAL.t_before])
             solver.error = float(real_state[STEP_REAL.accumulated_error])
@@ -146,7 +147,7 @@ class RungeKutta(CompiledSteps):
         """Make the arrays that hold the state between calls."""
         n, solver, kernels = self.solver.n, self.solver, self.system[:2]
         compile_steps(*kernels, _dop853.advance, _dop853.ADVANCE_SIGNATURE)
-        begun = solver.t > self.run.times[0]  # steps were made without compilation
+        begun = solver.t > self.times[0]  # steps were made without compilation
         self.real_state = np.array([solver.t, self.first_step, solver.error, solver.t])
         next_output = np.searchsorted(self.stops[0], solver.t, side="right")
         self.int_state = np.array([next_output, 0, solver.nfev if begun else 0])
@@ -157,7 +158,7 @@ class RungeKutta(CompiledSteps):
             k[0] = solver.f
         elif not self.first_step:
             compile_steps(*kernels, _dop853.begin, _dop853.BEGIN_SIGNATURE)
-            span = self.run.times[-1] - solver.t
+            span = self.times[-1] - solver.t
             h = _dop853.begin(*self.system, solver.system.work, self.control, span, self.steps)
             self.real_state[STEP_REAL.h], self.int_state[STEP_INT.evaluations] = h, 2
 

@@ -6,11 +6,12 @@ from scipy import integrate
 from ..flow.system import System
 from ._dop853 import difference_error, eps_g_error
 from .compiled_steps import RungeKutta
+from .solver import FlowSolver, Traits
 
 __all__ = ["DOP853"]
 
 
-class DOP853(integrate.DOP853):
+class DOP853(FlowSolver, integrate.DOP853):
     r"""SciPy's DOP853 that keeps the error of eps_g below rtol eps_g as well.
 
     A step of the overlaps that errs by dQ, dR, dv changes the generalisation error by
@@ -45,8 +46,7 @@ class DOP853(integrate.DOP853):
         # error of eps_g, relative to it: accumulated, and of the last step
         self.error = self._step_error = 0.0
 
-    compiled_steps = RungeKutta
-    estimates_error = True  # adds up the errors of eps_g of its steps
+    traits = Traits(estimates_error=True, compiled_steps=RungeKutta)
 
     @property
     def requested_tolerances(self):
