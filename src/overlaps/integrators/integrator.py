@@ -103,6 +103,7 @@ class Integrator:
     def put(self, y):
         """Continue from y in place of the state after the last step, if the solver can."""
         solver = self.solver
+        self.system.enter(solver.t)  # compiled steps pass knots by themselves
         solver.y = y
         if self.multistep:
             solver.D[0] = y  # the polynomial of earlier steps ends there
