@@ -11,10 +11,11 @@ Two small arrays hold the state between calls: ``real_state``, indexed by ``STEP
 * the step size has become too small: ``RETURN.step_too_small``;
 * the budget of evaluations is spent, the last output time is reached, or ``out`` is full: ``RETURN.pause``.  Python
   then handles a pressed key, moves the progress bar and tests quadratures;
+* ``out`` is full in the middle of a step: ``RETURN.out_full``.  Python empties it and calls again;
 * the last step may be a reason to stop: ``RETURN.check_in_python``.  This happens if an overlap exceeds
   ``max_overlap``, if eps_g is at ``level`` or below, if a student with a kink or under a learning rule has lost its
-  norm, if a covariance is not positive, or if kinked students are nearly parallel.  The step itself is accepted but not
-  recorded: Python decides how to continue and records it.
+  norm, if a covariance is not positive, or if kinked students are nearly parallel.  The step itself is accepted, but its
+  end is not recorded: Python decides how to continue and records it.
 """
 
 from functools import cache
@@ -44,13 +45,14 @@ class StepInt(NamedTuple):
 
 
 class Return(NamedTuple):
-    """Return codes of ``advance``; ``step_accepted`` is internal to the BDF."""
+    """Return codes of ``advance``; ``step_accepted`` is internal."""
 
     step_too_small: int = 0
     pause: int = 1
     check_in_python: int = 2
     new_jacobian: int = 3  # the BDF needs a Jacobian
     step_accepted: int = 4
+    out_full: int = 5  # more output times lie inside the last step of DOP853 than ``out`` has rows left
 
 
 class StepChecks(NamedTuple):

@@ -345,16 +345,14 @@ class _Jobs:
         rtol = max(self.rtol, 100 * np.finfo(float).eps)
         growth, slack = FAILURE.divergence_factor, allowed_negative_eigenvalue(rtol)
         control = Control(rtol, self.atol, max_step, growth, closures[0].kinked, level, slack)
-        stops = (
-            self.times if evaluator is None else np.union1d(self.times, evaluator.inside(self.times[0], self.times[-1]))
-        )
-        output_stops = np.searchsorted(stops, self.times[self.skipped :])
+        knots = np.array([]) if evaluator is None else evaluator.inside(self.times[0], self.times[-1])
+        stops = np.append(knots, self.times[-1])
         records = np.full((len(indices), *self.records.shape[1:]), np.nan)
         nfev, status = np.zeros((2, len(indices)), np.int64)
         numbers = np.array([_numbers(bind(x), x, *fields) for x, *fields in zip(models, S, w, strict=True)])
         units = first.K, first.teacher_activation.code, first.trains_v
         problems = Problems(*units, numbers, s, p, tau, S, w, parameters, y)
-        rest = compiled_schedule(evaluator), control, first_step, self.blocks, np.array(stops), output_stops, self.halt
+        rest = compiled_schedule(evaluator), control, first_step, self.blocks, np.array(self.times), stops, self.skipped, self.halt
         if alone:
             advance_batch(*self.compiled(groups), problems, *rest, Outcome(records, nfev, status))
             last = np.column_stack([records[:, -1], np.full(len(indices), self.times[-1])])

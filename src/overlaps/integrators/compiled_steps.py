@@ -64,19 +64,20 @@ class CompiledSteps:
     y: np.ndarray
     y_before: np.ndarray
     steps: Any  # the arrays of a run
+    passes_knots = False  # whether the steps end at knots, and begin anew there, without Python
 
     def __init__(self, integrator, first_step=None):
-        self.solver, self.rows, self.times = integrator.solver, integrator.rows, integrator.times
+        self.solver, self.rows = integrator.solver, integrator.rows
+        self.times = np.array(integrator.times)  # kernels are compiled for writable arrays
         solver, self.first_step, (max_overlap, level, stops) = self.solver, first_step or 0.0, integrator.limits
         self.budget = self.limited(CALL_OPTIONS.first_budget)
         system, (rtol, atol) = solver.system, solver.requested_tolerances
         slack = allowed_negative_eigenvalue(rtol) if system.psd is None else system.psd.slack
         self.control = Control(rtol, atol, float(solver.max_step), max_overlap, system.closure.kinked, level, slack)
         self.system = system.flow, solver.kernel, system.constants, schedule_factors(system)
-        all_recorded = integrator.every_step or len(stops) == len(self.times)
-        self.recorded_times = None if all_recorded else {*self.times.tolist()}
         n_rows = min(CALL_OPTIONS.out_size // solver.n, 1000)
-        self.out, self.stops = np.empty((n_rows, solver.n + 2)), (stops, integrator.every_step)
+        self.out, self.stops = np.empty((n_rows, solver.n + 2)), stops
+        self.every_step = integrator.every_step
         self.prepare()
         self.begun.add(self.system[:2])
 
@@ -97,14 +98,13 @@ class CompiledSteps:
     def step(self):
         """Make steps until one needs a check, and record all but this one; return a message on failure."""
         solver, real_state, int_state = self.solver, self.real_state, self.int_state
-        began, nfev_before = perf_counter(), int_state[STEP_INT.evaluations]
+        began, nfev_before, code = perf_counter(), int_state[STEP_INT.evaluations], RETURN.out_full
         try:
-            code = undisturbed(self.advance)
+            while code == RETURN.out_full:
+                code = undisturbed(self.advance)
+                self._collect()
         finally:  # also after Ctrl-C
-            for row in self.out[: int_state[STEP_INT.n_recorded]]:
-                if self.recorded_times is None or row[-1] in self.recorded_times:
-                    self.rows.append((row[-1], row[:-2].copy(), row[-2]))
-            int_state[STEP_INT.n_recorded] = 0
+            self._collect()
             solver.t, solver.t_old = float(real_state[STEP_REAL.t]), float(real_state[STEP_REAL.t_before])
             solver.error = float(real_state[STEP_REAL.accumulated_error])
             solver.nfev = int(int_state[STEP_INT.evaluations])
@@ -112,6 +112,12 @@ class CompiledSteps:
         speed = (solver.nfev - nfev_before) / max(perf_counter() - began, 1e-9)
         self.budget = self.limited(int(np.clip(CALL_OPTIONS.seconds * speed, 12, STEP_CHECKS.max_evaluations)))
         return solver.TOO_SMALL_STEP if code == RETURN.step_too_small else None
+
+    def _collect(self):
+        """Move ``out`` into the rows of the run."""
+        for row in self.out[: self.int_state[STEP_INT.n_recorded]]:
+            self.rows.append((row[-1], row[:-2].copy(), row[-2]))
+        self.int_state[STEP_INT.n_recorded] = 0
 
     def limited(self, budget):
         """Evaluations before the next return, at most ``budget``; quadratures are tested in Python."""
@@ -137,7 +143,9 @@ class CompiledSteps:
 
 
 class RungeKutta(CompiledSteps):
-    """Steps of ``DOP853``, onto all stops."""
+    """Steps of ``DOP853``."""
+
+    passes_knots = True
 
     threshold = 1.3
     compiled_functions = (_dop853.advance, _dop853.ADVANCE_SIGNATURE), (_dop853.begin, _dop853.BEGIN_SIGNATURE)
@@ -148,9 +156,9 @@ class RungeKutta(CompiledSteps):
         n, solver, kernels = self.solver.n, self.solver, self.system[:2]
         compile_steps(*kernels, _dop853.advance, _dop853.ADVANCE_SIGNATURE)
         begun = solver.t > self.times[0]  # steps were made without compilation
-        self.real_state = np.array([solver.t, self.first_step, solver.error, solver.t])
-        next_output = np.searchsorted(self.stops[0], solver.t, side="right")
-        self.int_state = np.array([next_output, 0, solver.nfev if begun else 0])
+        self.real_state = np.array([solver.t, self.first_step, solver.error, solver.t, solver.reach])
+        next_output = np.searchsorted(self.times, solver.t, side="right")
+        self.int_state = np.array([next_output, 0, solver.nfev if begun else 0, 0])
         self.y, self.y_before = np.array(solver.y), np.array(solver.y)
         k = np.zeros((_dop853.K_ROW.n_rows, n))
         self.steps = _dop853.Steps(self.y, self.y_before, np.empty(n), k, self.real_state, self.int_state, self.out)
@@ -165,8 +173,9 @@ class RungeKutta(CompiledSteps):
     def advance(self):
         """Make steps until one needs a check; return a ``RETURN`` code."""
         return _dop853.advance(
-            *self.system, self.solver.system.work, self.control, *self.stops, self.budget, self.steps
-        )
+            *self.system, self.solver.system.work, self.control, self.times, self.stops, self.every_step, self.budget,
+            self.steps,
+        )  # fmt: skip
 
     def put(self, y):
         """Continue from y in place of the state after the last step."""
@@ -193,7 +202,7 @@ class Backward(CompiledSteps):
         self.y[:], rows[_bdf.ROW.fractions] = solver.y, solver.tolerance_fractions
         t = solver.t
         self.real_state = np.array([t, solver.h_abs, solver.error, t, 0.0, t, t, *np.zeros(5)])
-        next_output = np.searchsorted(self.stops[0], t, side="right")
+        next_output = np.searchsorted(self.times, t, side="right")
         self.int_state = np.array([next_output, 0, solver.nfev, solver.order, solver.n_equal_steps, 0, 0, solver.nlu])
         self.steps = _bdf.Steps(rows, np.array(solver.D), self.real_state, self.int_state, self.out)
         self.workspace, self.tolerances = solver.J.rotated.workspace(), _bdf.Tolerances(*solver.tolerances)
@@ -206,8 +215,8 @@ class Backward(CompiledSteps):
             real_state[_bdf.BDF_REAL.bound :] = solver.t_bound, solver.system.edge, *solver.scheduled
             code = _bdf.advance(
                 _bdf.newton_iteration, *self.system, solver.system.work, self.control,
-                Equations(rotated.frozen, rotated.spaces, *self.workspace), self.tolerances, *self.stops, self.budget,
-                self.steps,
+                Equations(rotated.frozen, rotated.spaces, *self.workspace), self.tolerances, self.times, self.every_step,
+                self.budget, self.steps,
             )  # fmt: skip
             solver.h_abs, solver.order = float(real_state[STEP_REAL.h]), int(int_state[_bdf.BDF_INT.order])
             solver.nlu = int(int_state[_bdf.BDF_INT.factorisations])

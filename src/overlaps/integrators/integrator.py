@@ -36,7 +36,9 @@ class Integrator:
         self.options, self.traits = options, traits_of(method)
         self.one_step, self.adjustable = issubclass(method, ONE_STEP), issubclass(method, ADJUSTABLE)
         self.multistep = issubclass(method, BDF)
-        self.solver = self._new_solver(times[0], y, times[-1])
+        # a projection changes the ends of steps of an explicit method, and nothing inside
+        self.interpolates = self.traits.interpolates and not (self.one_step and system.psd is not None)
+        self.solver = self._new_solver(times[0], y, times[-1], times)
         self.before, self.failure, self.rows = (times[0], y), None, rows
         self.compiled: Any = None
         self._earlier_nfev, self._restarted, self._bound = 0, times[0], times[0]
@@ -45,11 +47,10 @@ class Integrator:
         """Fix the limits of compiled steps: the largest overlap, and the eps_g at or below which a step is checked."""
         times, evaluator = self.times, self.system.evaluator
         knots = np.array([]) if evaluator is None else evaluator.inside(times[0], times[-1])
-        self.limits = max_overlap, level, np.union1d(times, knots)
-        self._compile()
         # steps land on knots, because the error estimate of a step across one would miss the change there
-        bounds = np.union1d(knots, times[-1:]) if self.traits.interpolates else self.limits[-1][1:]
-        self._bounds = times[-1:] if self.compiled and not self.traits.interpolates else bounds
+        stops = np.union1d(knots, times[-1:] if self.interpolates else times)
+        self._bounds, self.limits = stops, (max_overlap, level, stops)
+        self._compile()
 
     def shorten_first_step(self, factor):
         """Multiply the first step by a factor; 1 leaves it to the solver, which then chooses it anew at each start."""
@@ -90,7 +91,7 @@ class Integrator:
         else:
             self.before, h = (solver.t, solver.y), solver.h_abs if self.one_step else None
             self.failure = self._step(solver)
-            if self.one_step and solver.t >= self._bound:
+            if self.one_step and not self.interpolates and solver.t >= self._bound:
                 # landing on an output time shortened the step, so the error control may try the longer one again
                 solver.h_abs = max(solver.h_abs, h)
         if self.failure and self.multistep and solver.t - self._restarted > RESTART.min_progress * solver.t:
@@ -118,7 +119,7 @@ class Integrator:
 
     def inside(self):
         """State in the last step as a function of time: the polynomial of the solver, or the step integrated again."""
-        return self.solver.dense_output() if self.traits.interpolates else self._again
+        return self.solver.dense_output() if self.traits.interpolates and not self.one_step else self._again
 
     def _again(self, t):
         solver = self._new_solver(*self.before, t)
@@ -139,7 +140,7 @@ class Integrator:
         """Continue with a solver without history, with the accumulated error of the old one."""
         old, error = self.solver, self.error
         self._earlier_nfev += old.nfev
-        self.solver = self._new_solver(old.t, old.y, self._bound)
+        self.solver = self._new_solver(old.t, old.y, self._bound, self.times)
         self.solver.error = error
         self._compile()
 
@@ -150,10 +151,10 @@ class Integrator:
         if kind is not None and solver.kernel is not None and kind.pays(solver):
             at_start = solver.t == self.times[0]
             self.compiled = kind(self, self.options.get("first_step") if at_start else solver.h_abs)
-            if not self.traits.interpolates:
-                self._bound = self.times[-1]  # these steps land on all output times themselves
+            if kind.passes_knots:
+                self._bound = self.times[-1]
 
-    def _new_solver(self, t, y, target):
+    def _new_solver(self, t, y, target, outputs=()):
         """Solver at (t, y); ``atol`` is stored to be scaled at each step, or scaled here if the solver hides it."""
         system, options = self.system, self.options
         system.enter(t)
@@ -164,6 +165,8 @@ class Integrator:
         solver = self.method(system.rhs, t, y, target, **options)
         if self.adjustable:
             solver.base_atol = solver.atol
+        if self.interpolates:
+            solver.outputs = np.array(outputs, dtype=float)  # kernels are compiled for writable arrays
         return solver
 
     def _step(self, solver):

@@ -38,7 +38,7 @@ class Run:
     def record_until(self, t, at, error=0.0, *, end=False):
         """Record ``at(time)`` at the output times since the last record, and at t with ``end`` or ``every_step``."""
         times = self.times[(self.times > self.alpha[-1]) & (self.times <= t)].tolist()
-        if (end or self.every_step) and t not in times:
+        if (end or self.every_step) and t not in times and t > self.alpha[-1]:
             times.append(t)
         for time in times:
             self.record(time, at(time), error)

@@ -21,6 +21,7 @@ class FlowSolver(ABC):
     traits: Traits
     system: Any
     error: float  # accumulated error of eps_g, relative to it
+    outputs: Any  # times at which states inside its steps will be needed
 
     @property
     @abstractmethod
