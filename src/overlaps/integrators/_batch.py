@@ -14,7 +14,8 @@ from numba import types
 from .._base.jit import BOOL, CUBE, INT, INTS, MATRIX, REAL, VECTOR, jit, typed_namedtuple
 from ..flow import copy
 from ..flow.velocity import FUNCTIONS, CompiledSchedule, Constants, ScheduleFactors, Work
-from ._dop853 import ADVANCE_SIGNATURE, BEGIN_SIGNATURE, INTERPOLANT, DOP853_INT, DOP853_REAL, K_ROW, Steps, advance, begin
+from . import _dop853
+from ._dop853 import ADVANCE_SIGNATURE, BEGIN_SIGNATURE, DOP853_INT, DOP853_REAL, INTERPOLANT, K_ROW, Steps
 from ._steps import RETURN, STEP_CHECKS, STEP_INT, STEP_REAL, Control, compile_steps, largest
 
 
@@ -141,6 +142,6 @@ def add_up(y, s, K, M, trains_v, out):
 
 def compile_batch(flow, kernel):
     """``advance`` and the kernels of a flow and a closure, with ``advance_batch`` compiled, or read from the disk."""
-    compile_steps(flow, kernel, begin, BEGIN_SIGNATURE)
-    compile_steps(flow, kernel, advance, ADVANCE_SIGNATURE)
-    return begin, advance, *compile_steps(flow, kernel, advance_batch, BATCH_SIGNATURE)
+    compile_steps(flow, kernel, _dop853.begin, BEGIN_SIGNATURE)
+    compile_steps(flow, kernel, _dop853.advance, ADVANCE_SIGNATURE)
+    return _dop853.begin, _dop853.advance, *compile_steps(flow, kernel, advance_batch, BATCH_SIGNATURE)

@@ -22,8 +22,8 @@ once and is cached on the disk.
 Python makes the arrays of ``Steps`` (``compiled_steps.RungeKutta``; ``_batch`` for a thread of a batch).  ``k[0]``
 always holds the velocity at ``y``: code that changes ``y`` between two calls must fill it anew.  The first call of a
 run starts with ``STEP_INT.evaluations`` = 0 and evaluates it.  S, w, A, B in ``Work`` belong to the last evaluation,
-the end of the last step that was tried.  After an accepted step S and w belong to ``y``; A and B may be those of a stage
-of the interpolant, and Python evaluates them anew.
+the end of the last step that was tried.  After an accepted step S and w belong to ``y``; A and B may be those of a
+stage of the interpolant, and Python evaluates them anew.
 """
 
 from math import hypot, inf, sqrt
@@ -84,7 +84,8 @@ class InterpolantOptions(NamedTuple):
     peak: float = 4**4 * 3**3 / 7**7  # max x^4 (1 - x)^3
     # Part of a step that three evaluations cost. A step ends at a single output time if that wastes less.
     cost: float = 3 / 12
-    # Growth of ``reach`` at each landing. Larger: the interpolant is tried more often in vain; 1: it is never tried again.
+    # Growth of ``reach`` at each landing. Larger: the interpolant is tried more often in vain; smaller: a flow that has
+    # become smoother is noticed later.
     recovery: float = 1.02
     # ``reach`` before the interpolant was tried. Larger: the first steps are made again more often.
     first_reach: float = 0.7
@@ -225,6 +226,30 @@ def begin(flow, closure, constants, schedule, work, control, span, steps):
 
 
 @jit(fast=True, no_reference_counting=True)
+def step_error(closure, constants, schedule, work, control, h, eps_g, steps):
+    """Error of a step in units of the tolerances, and that of eps_g relative to it; S, A, B are those at its end."""
+    y, new, k = steps.y, steps.y_new, steps.k
+    err5, err3, zero = k[K_ROW.error5], k[K_ROW.error3], k[K_ROW.zero]
+    combine(zero, 1.0, TABLEAU.e5, k, K_ROW.n_velocities, err5)
+    combine(zero, 1.0, TABLEAU.e3, k, K_ROW.n_velocities, err3)
+    fifth = third = 0.0
+    for a in range(y.size):
+        scale = control.atol + control.rtol * max(abs(y[a]), abs(new[a]))
+        fifth += (err5[a] / scale) ** 2
+        third += (err3[a] / scale) ** 2
+    error = h * fifth / sqrt((fifth + 0.01 * third) * y.size) if fifth > 0.0 or third > 0.0 else fifth
+    if constants.error_size > 0.0:
+        factor = h * sqrt(fifth / (fifth + 0.01 * third)) if fifth > 0.0 else 0.0
+        change = difference_of_eps_g(closure, constants, schedule, work, new, eps_g, factor, err5)
+        scaled, left = difference_error(change, control.rtol, eps_g, constants.error_size, constants.error_noise)
+    else:
+        e5, e3 = change_of_eps_g(constants, work, err5), change_of_eps_g(constants, work, err3)
+        u, S, A, B, eta = schedule.factors[0], work.S, work.A, work.B, constants.eta
+        scaled, left = eps_g_error(e5, e3, h, u, control.rtol, eps_g, S, A, B, eta)
+    return max(error, scaled), left
+
+
+@jit(fast=True, no_reference_counting=True)
 def interpolant(flow, closure, constants, schedule, work, t, h, last_time, steps):
     """Fill the coefficients of the polynomial over the step from t to t + h, which has been accepted: 3 evaluations."""
     y, before, k, zero = steps.y, steps.y_before, steps.k, steps.k[K_ROW.zero]
@@ -262,15 +287,16 @@ def interpolation_error(closure, constants, schedule, work, control, h, eps_g, s
     for a in range(y.size):
         error = max(error, abs(last[a]) / (control.atol + control.rtol * max(abs(y[a]), abs(before[a]))))
     error *= factor
-    gather = constants.error_size > 0.0
-    if not gather:
+    differs = constants.error_size > 0.0
+    if not differs:
         change, u = factor * abs(change_of_eps_g(constants, work, last)), schedule.factors[0]
         rounding = rounding_error(h * u, eps_g, work.S, work.A, work.B, constants.eta)
         error = max(error, change / (control.rtol * eps_g + rounding))
     gather_groups(y, constants.s, constants.p, constants.K, M, constants.trains_v, work.S, work.w)
-    if gather:
+    if differs:
         change = difference_of_eps_g(closure, constants, schedule, work, y, eps_g, factor, last)
-        error = max(error, difference_error(change, control.rtol, eps_g, constants.error_size, constants.error_noise)[0])
+        scaled, _ = difference_error(change, control.rtol, eps_g, constants.error_size, constants.error_noise)
+        error = max(error, scaled)
     return error
 
 
@@ -334,12 +360,11 @@ def advance(flow, closure, constants, schedule, work, control, times, stops, eve
     """Step until ``budget`` evaluations are spent or the last step needs a check in Python; return a ``RETURN`` code.
 
     k[0] is evaluated where there were no evaluations before, and again at a knot, where rates may jump.  Steps end at
-    ``stops``, or earlier (``bound_of_step``); the step after them may be as long as the one that they cut short.  A step is too small below ten times the distance of floats at t.
+    ``stops``, or earlier (``bound_of_step``); the step after them may be as long as the one that they cut short.  A
+    step is too small below ten times the distance of floats at t.
     """
     y, new, k, real_state, int_state = steps.y, steps.y_new, steps.k, steps.real_state, steps.int_state
-    rtol, atol, knots = control.rtol, control.atol, schedule.pieces.knots
-    err5, err3, zero = k[K_ROW.error5], k[K_ROW.error3], k[K_ROW.zero]
-    n, last_evaluation = y.size, int_state[STEP_INT.evaluations] + budget
+    knots, last_evaluation = schedule.pieces.knots, int_state[STEP_INT.evaluations] + budget
     are_parallel = control.kinked and parallel(work.S, constants.K)
     while True:
         stepped, code = int_state[DOP853_INT.unfinished] > 0, finish_step(times, every_step, steps)
@@ -371,23 +396,7 @@ def advance(flow, closure, constants, schedule, work, control, times, stops, eve
                 eps_g = velocity(flow, closure, constants, schedule, work, min(at, last_time), new, k[i])
             int_state[STEP_INT.evaluations] += 13 - first
             first = 1
-            combine(zero, 1.0, TABLEAU.e5, k, K_ROW.n_velocities, err5)
-            combine(zero, 1.0, TABLEAU.e3, k, K_ROW.n_velocities, err3)
-            fifth = third = 0.0
-            for a in range(n):
-                scale = atol + rtol * max(abs(y[a]), abs(new[a]))
-                fifth += (err5[a] / scale) ** 2
-                third += (err3[a] / scale) ** 2
-            error = h * fifth / sqrt((fifth + 0.01 * third) * n) if fifth > 0.0 or third > 0.0 else fifth
-            if constants.error_size > 0.0:
-                factor = h * sqrt(fifth / (fifth + 0.01 * third)) if fifth > 0.0 else 0.0
-                change = difference_of_eps_g(closure, constants, schedule, work, new, eps_g, factor, err5)
-                scaled, left = difference_error(change, rtol, eps_g, constants.error_size, constants.error_noise)
-            else:
-                e5, e3 = change_of_eps_g(constants, work, err5), change_of_eps_g(constants, work, err3)
-                u, S, A, B, eta = schedule.factors[0], work.S, work.A, work.B, constants.eta
-                scaled, left = eps_g_error(e5, e3, h, u, rtol, eps_g, S, A, B, eta)
-            error = max(error, scaled)
+            error, left = step_error(closure, constants, schedule, work, control, h, eps_g, steps)
             if error < 1.0:
                 factor = min(10.0, 0.9 * error**-0.125) if error > 0.0 else 10.0
                 h_abs *= min(1.0, factor) if rejected else factor

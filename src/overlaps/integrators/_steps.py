@@ -14,8 +14,8 @@ Two small arrays hold the state between calls: ``real_state``, indexed by ``STEP
 * ``out`` is full in the middle of a step: ``RETURN.out_full``.  Python empties it and calls again;
 * the last step may be a reason to stop: ``RETURN.check_in_python``.  This happens if an overlap exceeds
   ``max_overlap``, if eps_g is at ``level`` or below, if a student with a kink or under a learning rule has lost its
-  norm, if a covariance is not positive, or if kinked students are nearly parallel.  The step itself is accepted, but its
-  end is not recorded: Python decides how to continue and records it.
+  norm, if a covariance is not positive, or if kinked students are nearly parallel.  The step itself is accepted, but
+  its end is not recorded: Python decides how to continue and records it.
 """
 
 from functools import cache

@@ -352,7 +352,16 @@ class _Jobs:
         numbers = np.array([_numbers(bind(x), x, *fields) for x, *fields in zip(models, S, w, strict=True)])
         units = first.K, first.teacher_activation.code, first.trains_v
         problems = Problems(*units, numbers, s, p, tau, S, w, parameters, y)
-        rest = compiled_schedule(evaluator), control, first_step, self.blocks, np.array(self.times), stops, self.skipped, self.halt
+        rest = (
+            compiled_schedule(evaluator),
+            control,
+            first_step,
+            self.blocks,
+            np.array(self.times),
+            stops,
+            self.skipped,
+            self.halt,
+        )
         if alone:
             advance_batch(*self.compiled(groups), problems, *rest, Outcome(records, nfev, status))
             last = np.column_stack([records[:, -1], np.full(len(indices), self.times[-1])])

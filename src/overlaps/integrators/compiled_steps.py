@@ -215,8 +215,8 @@ class Backward(CompiledSteps):
             real_state[_bdf.BDF_REAL.bound :] = solver.t_bound, solver.system.edge, *solver.scheduled
             code = _bdf.advance(
                 _bdf.newton_iteration, *self.system, solver.system.work, self.control,
-                Equations(rotated.frozen, rotated.spaces, *self.workspace), self.tolerances, self.times, self.every_step,
-                self.budget, self.steps,
+                Equations(rotated.frozen, rotated.spaces, *self.workspace), self.tolerances, self.times,
+                self.every_step, self.budget, self.steps,
             )  # fmt: skip
             solver.h_abs, solver.order = float(real_state[STEP_REAL.h]), int(int_state[_bdf.BDF_INT.order])
             solver.nlu = int(int_state[_bdf.BDF_INT.factorisations])
