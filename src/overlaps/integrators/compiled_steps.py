@@ -67,7 +67,7 @@ class CompiledSteps:
     passes_knots = False  # whether the steps end at knots, and begin anew there, without Python
 
     def __init__(self, integrator, first_step=None):
-        self.solver, self.rows = integrator.solver, integrator.rows
+        self.integrator, self.solver, self.rows = integrator, integrator.solver, integrator.rows
         self.times = np.array(integrator.times)  # kernels are compiled for writable arrays
         solver, self.first_step, (max_overlap, level, stops) = self.solver, first_step or 0.0, integrator.limits
         self.budget = self.limited(CALL_OPTIONS.first_budget)
@@ -105,6 +105,7 @@ class CompiledSteps:
                 self._collect()
         finally:  # also after Ctrl-C
             self._collect()
+            self.integrator.before = float(real_state[STEP_REAL.t_before]), self.y_before.copy()
             solver.t, solver.t_old = float(real_state[STEP_REAL.t]), float(real_state[STEP_REAL.t_before])
             solver.error = float(real_state[STEP_REAL.accumulated_error])
             solver.nfev = int(int_state[STEP_INT.evaluations])
@@ -135,11 +136,6 @@ class CompiledSteps:
     def put(self, y):
         """Continue from y in place of the state after the last step."""
         raise NotImplementedError
-
-    @property
-    def before(self):
-        """Time and state before the last step."""
-        return float(self.real_state[STEP_REAL.t_before]), self.y_before.copy()
 
 
 class RungeKutta(CompiledSteps):

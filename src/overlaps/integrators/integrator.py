@@ -87,7 +87,8 @@ class Integrator:
         solver = self.solver
         if self.compiled:
             self.failure = self.compiled.step()
-            self.before = self.compiled.before if self.failure is None else (solver.t, solver.y)
+            if self.failure:
+                self.before = solver.t, solver.y
         else:
             self.before, h = (solver.t, solver.y), solver.h_abs if self.one_step else None
             self.failure = self._step(solver)

@@ -73,7 +73,6 @@ def integrate(system, y0, times, *, every_step, method, options, stop=None, leav
         with np.errstate(all="ignore"):  # overflow is detected, with a message
             ended = _steps(system, y0.copy(), method, options, output, angles, crossing, leave, tick)
     except KeyboardInterrupt:
-        output.flush()
         run.interrupted = True
         ended = Stop(f"interrupted; the last recorded point is alpha = {run.alpha[-1]:g}.")
     run.success, run.message, run.left, run.parallel = ended.success, ended.message, ended.left, angles.nearest
@@ -81,7 +80,7 @@ def integrate(system, y0, times, *, every_step, method, options, stop=None, leav
 
 
 def _steps(system, y, method, options, output, angles, crossing, leave, tick):
-    """Step to the last time, or until a monitor ends the run; return the ``Stop``."""
+    """Make the integrator and the monitors, and step; return the ``Stop`` that ended the run."""
     run = output.run
     system.close(y)
     if system.psd is not None and system.psd.needs_projection():
@@ -98,6 +97,16 @@ def _steps(system, y, method, options, output, angles, crossing, leave, tick):
     monitors: list[Any] = [Slow(run.times), failure, system.psd and Projection(system.psd), angles, crossing]
     monitors += [leave and Leave(leave), output, tick and Progress(tick)]
     monitors = [monitor for monitor in monitors if monitor is not None]
+    try:
+        return _end(integrator, monitors, output)
+    except KeyboardInterrupt:
+        output.flush(integrator.before[0])  # the monitors have not seen the last step
+        raise
+
+
+def _end(integrator, monitors, output):
+    """Step to the last time, or until a monitor ends the run; return the ``Stop``."""
+    run = output.run
     while integrator.t < run.times[-1]:
         integrator.step()
         run.nfev = integrator.nfev
