@@ -82,13 +82,13 @@ def test_output_records_requested_times_in_order_and_nothing_behind_a_stop():
     run = Run(np.array([0.0, 1.0, 2.0, 3.0, 4.0]))
     run.record(0.0, np.zeros(1))
     output = Output(run)
-    output.rows.append((1.0, np.ones(1), 0.1))
+    output.rows.append(np.array([[5.0, 0.1, 1.0]]))
     output.after_step(step(2.5, [2.5], at=lambda t: np.array([t])))
     assert run.alpha == [0.0, 1.0, 2.0] and run.error == [0.0, 0.1, 0.0]
-    output.rows += [(3.0, np.ones(1), 0.1), (4.0, np.ones(1), 0.1)]
+    output.rows.append(np.array([[5.0, 0.1, 3.0], [5.0, 0.1, 4.0]]))
     output.finish(step(4.5), Stop("", until=3.5, state_at=lambda t: np.array([t])))
     assert run.alpha == [0.0, 1.0, 2.0, 3.0, 3.5] and not output.rows
-    output.rows += [(4.0, np.ones(1), 0.1)]
+    output.rows.append(np.array([[5.0, 0.1, 4.0]]))
     output.finish(step(4.5), Stop("", until=3.7))
     assert run.alpha[-1] == 3.5
 

@@ -18,7 +18,6 @@ Two small arrays hold the state between calls: ``real_state``, indexed by ``STEP
   its end is not recorded: Python decides how to continue and records it.
 """
 
-from functools import cache
 from math import inf, sqrt
 from typing import NamedTuple
 
@@ -142,10 +141,15 @@ def needs_check(constants, work, control, y, eps_g):
     return stop, kinked and parallel(S, K)
 
 
-@cache
+_compiled: dict = {}  # by identity, because hashing a signature takes as long as the steps of a short run
+
+
 def compile_steps(flow, kernel, advance, signature):
     """The kernels of a flow and a closure; ``advance`` is compiled for the one signature, or read from the disk."""
-    compile_once(advance, signature)
-    flow.compile(FLOW.args)  # without a return type, because numba would compile kernels that Python calls once more
-    kernel.compile(CLOSURE.args)
+    key = id(flow), id(kernel), id(advance)
+    if key not in _compiled:
+        compile_once(advance, signature)
+        flow.compile(FLOW.args)  # without a return type, because numba would compile what Python calls once more
+        kernel.compile(CLOSURE.args)
+        _compiled[key] = flow, kernel, advance  # so that they live as long as their identity is a key
     return flow, kernel

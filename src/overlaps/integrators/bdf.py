@@ -126,12 +126,11 @@ class StructuredBDF(FlowSolver, BDF):
         # error of eps_g, relative to it: accumulated, and of the last step
         self.error = self._step_error = 0.0
 
-    @property
-    def kernel(self):
-        """The compiled closure for compiled steps, or None."""
+    @classmethod
+    def kernel_of(cls, system):
+        """The compiled closure of a system for compiled steps, or None."""
         # quadratures are tested in Python, and a Jacobian by differences is most of the work
-        smooth = type(self) is StructuredBDF and not self.system.closure.by_quadrature
-        return self.system.kernel if smooth else None
+        return system.kernel if cls is StructuredBDF and not system.closure.by_quadrature else None
 
     @property
     def tolerances(self):

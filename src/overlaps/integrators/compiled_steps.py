@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.integrate import OdeSolver
 
 from .._base.lazy_compilation import is_compiled, is_lazy, time_spent
 from .._base.signatures import undisturbed
@@ -74,21 +75,22 @@ class CompiledSteps:
         system, (rtol, atol) = solver.system, solver.requested_tolerances
         slack = allowed_negative_eigenvalue(rtol) if system.psd is None else system.psd.slack
         self.control = Control(rtol, atol, float(solver.max_step), max_overlap, system.closure.kinked, level, slack)
-        self.system = system.flow, solver.kernel, system.constants, schedule_factors(system)
-        n_rows = min(CALL_OPTIONS.out_size // solver.n, 1000)
-        self.out, self.stops = np.empty((n_rows, solver.n + 2)), stops
+        kernel = integrator.method.kernel_of(system)
+        self.system = system.flow, kernel, system.constants, schedule_factors(system)
+        n_rows = min(CALL_OPTIONS.out_size // solver.n, 1000 if integrator.every_step else len(self.times))
+        self.out, self.stops = np.empty((n_rows, solver.n + 2)), np.array(stops)
         self.every_step = integrator.every_step
         self.prepare()
         self.begun.add(self.system[:2])
 
     @classmethod
-    def pays(cls, solver):
+    def pays(cls, flow, kernel):
         """Whether the kernels are compiled, or the time spent so far or in the first steps justifies compiling them."""
-        if (solver.system.flow, solver.kernel) in cls.begun:
+        if (flow, kernel) in cls.begun:
             return True
-        kernels = (solver.system.flow, FLOW.args), (solver.kernel, CLOSURE.args), *cls.compiled_functions
-        expensive = CALL_OPTIONS.min_evaluations * getattr(solver.kernel, "last", 0.0) > cls.threshold
-        return cls.due() or expensive or all(is_compiled(*kernel) for kernel in kernels)
+        kernels = (flow, FLOW.args), (kernel, CLOSURE.args), *cls.compiled_functions
+        expensive = CALL_OPTIONS.min_evaluations * getattr(kernel, "last", 0.0) > cls.threshold
+        return cls.due() or expensive or all(is_compiled(*function) for function in kernels)
 
     @classmethod
     def due(cls):
@@ -116,9 +118,9 @@ class CompiledSteps:
 
     def _collect(self):
         """Move ``out`` into the rows of the run."""
-        for row in self.out[: self.int_state[STEP_INT.n_recorded]]:
-            self.rows.append((row[-1], row[:-2].copy(), row[-2]))
-        self.int_state[STEP_INT.n_recorded] = 0
+        if self.int_state[STEP_INT.n_recorded] > 0:
+            self.rows.append(self.out[: self.int_state[STEP_INT.n_recorded]].copy())
+            self.int_state[STEP_INT.n_recorded] = 0
 
     def limited(self, budget):
         """Evaluations before the next return, at most ``budget``; quadratures are tested in Python."""
@@ -138,11 +140,22 @@ class CompiledSteps:
         raise NotImplementedError
 
 
+class Position:
+    """The part of a ``DOP853`` that compiled steps use, for runs that begin with them, without SciPy's first steps."""
+
+    TOO_SMALL_STEP = OdeSolver.TOO_SMALL_STEP
+
+    def __init__(self, system, t, y, options):
+        self.system, self.t, self.y, self.n = system, t, y, y.size
+        self.max_step = options.get("max_step", np.inf)
+        self.requested_tolerances = options["rtol"], options["atol"]
+        self.nfev, self.error, self.reach = 0, 0.0, _dop853.INTERPOLANT.first_reach
+
+
 class RungeKutta(CompiledSteps):
     """Steps of ``DOP853``."""
 
     passes_knots = True
-
     threshold = 1.3
     compiled_functions = (_dop853.advance, _dop853.ADVANCE_SIGNATURE), (_dop853.begin, _dop853.BEGIN_SIGNATURE)
     begun = set()

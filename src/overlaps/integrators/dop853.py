@@ -55,10 +55,10 @@ class DOP853(FlowSolver, integrate.DOP853):
         """The tolerances rtol and atol as requested."""
         return self.rtol, float(self.base_atol)
 
-    @property
-    def kernel(self):
-        """The compiled closure for compiled steps, or None."""
-        return self.system.kernel if self.system is not None and type(self) is DOP853 else None
+    @classmethod
+    def kernel_of(cls, system):
+        """The compiled closure of a system for compiled steps, or None."""
+        return system.kernel if cls is DOP853 else None
 
     def _step_impl(self):
         """One step; again if its polynomial is too inaccurate for the ``outputs`` inside, as ``_dop853.advance``."""

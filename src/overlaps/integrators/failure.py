@@ -118,6 +118,8 @@ class Failure(Monitor):
         """A sentence about a negative eigenvalue of the fields' covariance, or None; ``diverged`` is a better one."""
         system, rounding = self.system, allowed_negative_eigenvalue(self.rtol)
         S = system.S.reshape(-1, *2 * system.S.shape[1:])
+        if check.positive_definite(S):
+            return None
         lowest, trace = np.linalg.eigvalsh(S)[:, 0], np.trace(S, axis1=1, axis2=2)
         worst = np.argmax(-rounding * trace - lowest)
         lowest = lowest[worst]

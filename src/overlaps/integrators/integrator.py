@@ -6,6 +6,7 @@ import numpy as np
 import scipy.integrate
 from scipy.integrate import BDF, RK23, RK45, Radau
 
+from .compiled_steps import Position
 from .solver import traits_of
 
 ONE_STEP = (RK23, RK45, scipy.integrate.DOP853)  # SciPy's methods that may change h_abs between any two steps
@@ -27,8 +28,7 @@ class Integrator:
     """Steps from the first to the last of ``times``; monitors look at their results.
 
     After ``step``, ``t``, ``y``, ``error`` and ``nfev`` belong to the end of the last step and ``before`` to its
-    beginning; ``failure`` is a message if it failed.  Compiled steps append the records (t, y, error) of earlier steps
-    to ``rows``.
+    beginning; ``failure`` is a message if it failed.  Compiled steps append arrays of rows (y, error, t) to ``rows``.
     """
 
     def __init__(self, system, method, y, times, every_step, options, rows):
@@ -38,7 +38,14 @@ class Integrator:
         self.multistep = issubclass(method, BDF)
         # a projection changes the ends of steps of an explicit method, and nothing inside
         self.interpolates = self.traits.interpolates and not (self.one_step and system.psd is not None)
-        self.solver = self._new_solver(times[0], y, times[-1], times)
+        kind = self.traits.compiled_steps
+        # angles of kinked students may shorten SciPy's first step, and SciPy changes a smaller rtol
+        plain = not system.closure.kinked and options["rtol"] >= 100 * np.finfo(float).eps
+        if kind is not None and kind.passes_knots and plain and self._pays():
+            system.enter(times[0])
+            self.solver = Position(system, times[0], y, options)
+        else:
+            self.solver = self._new_solver(times[0], y, times[-1], times)
         self.before, self.failure, self.rows = (times[0], y), None, rows
         self.compiled: Any = None
         self._earlier_nfev, self._restarted, self._bound = 0, times[0], times[0]
@@ -46,9 +53,10 @@ class Integrator:
     def begin(self, max_overlap, level):
         """Fix the limits of compiled steps: the largest overlap, and the eps_g at or below which a step is checked."""
         times, evaluator = self.times, self.system.evaluator
-        knots = np.array([]) if evaluator is None else evaluator.inside(times[0], times[-1])
-        # steps land on knots, because the error estimate of a step across one would miss the change there
-        stops = np.union1d(knots, times[-1:] if self.interpolates else times)
+        stops = times[-1:] if self.interpolates else times
+        if evaluator is not None:
+            # steps land on knots, because the error estimate of a step across one would miss the change there
+            stops = np.union1d(evaluator.inside(times[0], times[-1]), stops)
         self._bounds, self.limits = stops, (max_overlap, level, stops)
         self._compile()
 
@@ -149,11 +157,16 @@ class Integrator:
         """Make compiled steps of the solver, if there are any and compiling them pays."""
         solver, kind = self.solver, self.traits.compiled_steps
         self.compiled = None
-        if kind is not None and solver.kernel is not None and kind.pays(solver):
+        if kind is not None and self._pays():
             at_start = solver.t == self.times[0]
             self.compiled = kind(self, self.options.get("first_step") if at_start else solver.h_abs)
             if kind.passes_knots:
                 self._bound = self.times[-1]
+
+    def _pays(self):
+        """Whether steps can be made in compiled code, and compiling it pays."""
+        kernel = self.method.kernel_of(self.system)
+        return kernel is not None and self.traits.compiled_steps.pays(self.system.flow, kernel)
 
     def _new_solver(self, t, y, target, outputs=()):
         """Solver at (t, y); ``atol`` is stored to be scaled at each step, or scaled here if the solver hides it."""

@@ -108,7 +108,8 @@ class Angles(Monitor):
         self.last: Any = ()  # sine^2 of all angles at the last step, alpha, packed state
         self.nearest: Any = (np.inf, 0.0, None)  # smallest sine^2, alpha, packed state
         K = system.model.K
-        self.watches, self.pairs = K > 1 and system.closure.kinked, np.triu_indices(K, 1)
+        self.watches = K > 1 and system.closure.kinked
+        self.pairs = np.triu_indices(K, 1) if self.watches else ((), ())
 
     def after_step(self, integrator):
         """Compare the angles at the last evaluation of the closure with the smallest ones so far."""
@@ -156,7 +157,7 @@ class Output(Monitor):
     """Records a run: the rows of compiled steps, and the output times in the last step."""
 
     def __init__(self, run):
-        self.run, self.rows = run, []  # (t, y, error) that steps before the last one have reached
+        self.run, self.rows = run, []  # arrays of rows (y, error, t) that compiled steps have passed
 
     def after_step(self, integrator):
         """Record what the steps have passed."""
@@ -171,9 +172,8 @@ class Output(Monitor):
 
     def flush(self, until=np.inf):
         """Record the rows up to a time, and forget all."""
-        for t, y, error in self.rows:
-            if t <= until:
-                self.run.record(t, y, error)
+        for rows in self.rows:
+            self.run.record_rows(rows if until >= rows[-1, -1] else rows[rows[:, -1] <= until])
         self.rows.clear()
 
 

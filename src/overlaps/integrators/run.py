@@ -35,6 +35,12 @@ class Run:
         self.y.append(self.keep(y))
         self.error.append(float(error))
 
+    def record_rows(self, rows):
+        """Record rows (y, error, t) of an array that nobody will change."""
+        self.alpha += rows[:, -1].tolist()
+        self.y += [*rows[:, :-2]] if self.keep is np.array else map(self.keep, rows[:, :-2])
+        self.error += rows[:, -2].tolist()
+
     def record_until(self, t, at, error=0.0, *, end=False):
         """Record ``at(time)`` at the output times since the last record, and at t with ``end`` or ``every_step``."""
         times = self.times[(self.times > self.alpha[-1]) & (self.times <= t)].tolist()

@@ -23,10 +23,10 @@ class FlowSolver(ABC):
     error: float  # accumulated error of eps_g, relative to it
     outputs: Any  # times at which states inside its steps will be needed
 
-    @property
+    @classmethod
     @abstractmethod
-    def kernel(self):
-        """The compiled closure for compiled steps, or None."""
+    def kernel_of(cls, system):
+        """The compiled closure of a system for compiled steps of this class, or None."""
 
 
 def traits_of(solver):
