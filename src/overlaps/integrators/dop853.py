@@ -1,5 +1,7 @@
 """Explicit Runge-Kutta method of order 8 with control of the error of eps_g."""
 
+from typing import Any
+
 import numpy as np
 from scipy import integrate
 
@@ -46,8 +48,19 @@ class DOP853(FlowSolver, integrate.DOP853):
         # error of eps_g, relative to it: accumulated, and of the last step
         self.error = self._step_error = 0.0
         self.outputs: np.ndarray = np.zeros(0)  # output times
-        self.reach, self._polynomial = INTERPOLANT.first_reach, None  # see ``DOP853Real``; that of the last step
+        self.reach = INTERPOLANT.first_reach  # see ``DOP853Real``
+        self._polynomial: Any = None  # of the last step
 
+    t: Any
+    y: Any
+    f: Any
+    h_abs: float
+    t_bound: float
+    t_old: float
+    max_step: float
+    rtol: float
+    atol: Any
+    base_atol: Any
     traits = Traits(interpolates=True, estimates_error=True, compiled_steps=RungeKutta)
 
     @property

@@ -38,6 +38,7 @@ class Integrator:
         self.multistep = issubclass(method, BDF)
         # a projection changes the ends of steps of an explicit method, and nothing inside
         self.interpolates = self.traits.interpolates and not (self.one_step and system.psd is not None)
+        self.solver: Any
         kind = self.traits.compiled_steps
         # angles of kinked students may shorten SciPy's first step, and SciPy changes a smaller rtol
         plain = not system.closure.kinked and options["rtol"] >= 100 * np.finfo(float).eps
