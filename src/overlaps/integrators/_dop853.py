@@ -250,13 +250,24 @@ def step_error(closure, constants, schedule, work, control, h, eps_g, steps):
 
 
 @jit(fast=True, no_reference_counting=True)
+def stages(flow, closure, constants, schedule, work, t, h, last_time, y, first, last, steps):
+    """Fill the velocities k[first:last] of a step of length h from y; return eps_g at the last one.
+
+    ``y_new`` is left at its argument, and so are S, A, B.  No rates after ``last_time`` are read.
+    """
+    eps_g = 0.0
+    for i in range(first, last):
+        combine(y, h, TABLEAU.stages[i], steps.k, i, steps.y_new)
+        at = min(t + TABLEAU.nodes[i] * h, last_time)
+        eps_g = velocity(flow, closure, constants, schedule, work, at, steps.y_new, steps.k[i])
+    return eps_g
+
+
+@jit(fast=True, no_reference_counting=True)
 def interpolant(flow, closure, constants, schedule, work, t, h, last_time, steps):
     """Fill the coefficients of the polynomial over the step from t to t + h, which has been accepted: 3 evaluations."""
     y, before, k, zero = steps.y, steps.y_before, steps.k, steps.k[K_ROW.zero]
-    for i in range(K_ROW.n_velocities, N_VELOCITIES):
-        combine(before, h, TABLEAU.stages[i], k, i, steps.y_new)
-        at = min(t + TABLEAU.nodes[i] * h, last_time)
-        velocity(flow, closure, constants, schedule, work, at, steps.y_new, k[i])
+    stages(flow, closure, constants, schedule, work, t, h, last_time, before, K_ROW.n_velocities, N_VELOCITIES, steps)
     for i in range(4):
         combine(zero, h, TABLEAU.dense[i], k, N_VELOCITIES, k[K_ROW.coefficients + 3 + i])
     for l in range(y.size):
@@ -389,11 +400,8 @@ def advance(flow, closure, constants, schedule, work, control, times, stops, eve
                 return RETURN.step_too_small
             later = min(t + h_abs, bound)
             h = h_abs = later - t
-            eps_g = 0.0
-            for i in range(first, 13):
-                at = t + TABLEAU.nodes[i] * h if i < 12 else later
-                combine(y, h, TABLEAU.stages[i], k, i, new)
-                eps_g = velocity(flow, closure, constants, schedule, work, min(at, last_time), new, k[i])
+            last = min(later, last_time)
+            eps_g = stages(flow, closure, constants, schedule, work, t, h, last, y, first, 13, steps)
             int_state[STEP_INT.evaluations] += 13 - first
             first = 1
             error, left = step_error(closure, constants, schedule, work, control, h, eps_g, steps)
