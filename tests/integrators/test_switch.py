@@ -1,7 +1,5 @@
 """Steps that go on in compiled code: the loop over SciPy's solvers hands over between two steps."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from helpers import few
@@ -15,13 +13,15 @@ def switch(monkeypatch):
     """``switch(n)``: runs begin in Python and turn to compiled steps after n of theirs; the times at which they did."""
     turned: list[float] = []
 
+    def noted(prepare):
+        return lambda self: turned.append(float(self.solver.t)) or prepare(self)
+
     def at(n):
         asked = iter(range(10**9))
         for kind in (compiled_steps.RungeKutta, compiled_steps.Backward):
             monkeypatch.setattr(kind, "due", classmethod(lambda cls: next(asked) > n))
-            monkeypatch.setattr(
-                kind, "pays", classmethod(lambda cls, solver: turned.append(float(solver.t)) or cls.due())
-            )
+            monkeypatch.setattr(kind, "pays", classmethod(lambda cls, flow, kernel: cls.due()))
+            monkeypatch.setattr(kind, "prepare", noted(kind.prepare))
         turned.clear()
         return turned
 
@@ -106,8 +106,7 @@ def test_steps_are_compiled_where_such_steps_were_made_before(kind, monkeypatch)
     monkeypatch.setattr(compiled_steps.time_spent, "seconds", 0.0)
     monkeypatch.setattr(compiled_steps, "is_compiled", lambda *kernel: False)
     flow, kernel = object(), type("Kernel", (), {"last": 0.0})()
-    solver = SimpleNamespace(system=SimpleNamespace(flow=flow), kernel=kernel)
     monkeypatch.setattr(kind, "begun", {(flow, None)})
-    assert not kind.pays(solver)
+    assert not kind.pays(flow, kernel)
     monkeypatch.setattr(kind, "begun", {(flow, kernel)})
-    assert kind.pays(solver)
+    assert kind.pays(flow, kernel)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .._base import check
-from ..integrators.run import RUN_OPTIONS
+from ..integrators.failure import FAILURE
 
 # Steps whose rates are computed in one call. With half as many, calls in Python take more time in total; with twice as
 # many, the table may leave the cache. It does not change results.
@@ -104,7 +104,7 @@ def follow(steps, step, record, tick=None, size=largest):
     ``step(limit)`` makes at most ``limit`` steps and returns their number; ``record()`` returns a tuple of arrays. The
     run has diverged if their ``size`` exceeds the limit of ``solve``.
     """
-    records, limit = [], RUN_OPTIONS.divergence_factor * max(1.0, size(record()))
+    records, limit = [], FAILURE.divergence_factor * max(1.0, size(record()))
     done = 0
     try:
         for target in steps:
