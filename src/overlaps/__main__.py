@@ -17,6 +17,7 @@ from functools import partial
 import numpy as np
 
 import overlaps as ov
+from overlaps._base.accounts import account_files
 from overlaps._base.folders import UNWRITABLE, why_unsafe
 from overlaps._base.jit import cache_folder, watch
 from overlaps._base.kernel_cache import kernel_files
@@ -97,7 +98,7 @@ def prune(*, max_unread_days=60):
     again; with twice as many, kernels of old code stay longer.
     """
     oldest, removed = time.time() - 86400 * max_unread_days, 0
-    for path in kernel_files():
+    for path in (*account_files(), *kernel_files()):
         if path.stat().st_mtime < oldest:
             path.unlink(missing_ok=True)
             removed += 1

@@ -153,7 +153,7 @@ def _drive(run, system, y, method, options, crossing, leave):
         while solver.t < bound:
             before, y_before = solver.t, solver.y
             h = getattr(solver, "h_abs", None)
-            if compiled_steps is None and hasattr(solver, "compiled_steps") and solver.compiled_steps.due():
+            if compiled_steps is None and hasattr(solver, "compiled_steps") and solver.compiled_steps.due(solver):
                 compiled_steps = _compiled_steps_of(solver, *common)
                 bound = times[-1] if compiled_steps and not interpolates else bound
             if compiled_steps:
