@@ -21,6 +21,7 @@ from overlaps._base.accounts import account_files
 from overlaps._base.folders import UNWRITABLE, why_unsafe
 from overlaps._base.jit import cache_folder, watch
 from overlaps._base.kernel_cache import kernel_files
+from overlaps._base.numba_internals import why_unsupported
 from overlaps._base.signatures import bar
 from overlaps._base.version import versions
 from overlaps.configuration import run
@@ -85,10 +86,9 @@ def info():
             f"compiled kernels in {folder}: {len(files)} files, {size / 1e6:.1f} MB (set NUMBA_CACHE_DIR to move them)"
         )
     elif compiled:
-        print(
-            f"compiled kernels are not cached: {why_unsafe() or UNWRITABLE}, so every process compiles anew; ", end=""
-        )
-        print("set NUMBA_CACHE_DIR to a writable folder")
+        reason = why_unsupported() or why_unsafe() or UNWRITABLE
+        advice = "" if why_unsupported() else "; set NUMBA_CACHE_DIR to a writable folder"
+        print(f"compiled kernels are not cached: {reason}, so every process compiles anew{advice}")
 
 
 def prune(*, max_unread_days=60):

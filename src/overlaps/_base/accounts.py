@@ -54,7 +54,7 @@ class Account:
 
 
 def _identity(kernels):
-    """Text that changes with the content of the kernels; for kernels of users, which are not cached, of this process."""
+    """Text that changes with the content of the kernels; kernels of users, which are not cached, count as new ones."""
     parts = [bytes(str(id(k)), "ascii") if k.cache is None else kernel_cache.fingerprint(k) for k, _ in kernels]
     return hashlib.sha256(b"".join(parts)).hexdigest()[: kernel_cache.CACHE.digits]
 

@@ -30,7 +30,7 @@ from numba.core import event
 from .folders import PACKAGE, UNWRITABLE, why_unsafe, writable
 from .kernel_cache import KernelCache, content
 from .lazy_compilation import in_memory, make_lazy
-from .numba_internals import Kernel, Pipeline, counting, lock, set_cache
+from .numba_internals import Kernel, Pipeline, counting, lock, set_cache, tried
 
 # types of kernels with declared signatures
 REAL, INT, BOOL = types.float64, types.int64, types.boolean
@@ -173,11 +173,11 @@ event.register("numba:compile", watch)
 
 def _print_message(is_cached):
     """Print that kernels are being compiled; kernels of the library are cached on the disk if a folder is writable."""
-    when = "in every process, for they hold a function of yours"
-    if is_cached and writable():
+    when, fault = "in every process, for they hold a function of yours", tried.fault or why_unsafe()
+    if is_cached and writable() and not fault:
         when = "once per machine; 'python -m overlaps warm' does it ahead"
     elif is_cached:
-        when = f"in every process, as {why_unsafe() or UNWRITABLE} (NUMBA_CACHE_DIR)"
+        when = f"in every process, as {fault or f'{UNWRITABLE} (NUMBA_CACHE_DIR)'}"
     if not messages:
         messages.append(f"overlaps: compiling kernels, {when}.")
         print(messages[0], file=sys.stderr, flush=True)

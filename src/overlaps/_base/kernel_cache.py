@@ -14,7 +14,6 @@ numba's own cache has an index instead of names, no checksum, and raises an erro
 
 import hashlib
 import os
-import pickle
 import sys
 import time
 from contextlib import contextmanager, suppress
@@ -42,6 +41,7 @@ class CacheOptions(NamedTuple):
     """Numbers and names of the cache."""
 
     digits: int = 24  # length of a fingerprint in the name of a file: 96 bits
+    layout: int = 2  # increased when code that is compiled or stored in another way must not be found
     checksum_bytes: int = 32
     # Seconds that a process waits while another compiles the same kernel. Smaller: both compile; larger: a suspended
     # process makes others wait. After one timeout a process waits no more, because it needs many kernels.
@@ -74,7 +74,9 @@ def fingerprint(kernel):
     if digest is None:
         found = set()
         _collect(kernel, found)
-        settings = " ".join((CACHE.versions, *(f"{k}={getattr(config, k, None)}" for k in CACHE.settings)))
+        settings = " ".join(
+            (str(CACHE.layout), CACHE.versions, *(f"{k}={getattr(config, k, None)}" for k in CACHE.settings))
+        )
         digest = hashlib.sha256(f"{settings} {_name(kernel)}".encode() + b"".join(sorted(found))).digest()
         kernel._fingerprint = digest
     return digest
@@ -98,7 +100,9 @@ def _of_kernel(kernel):
     """(Hash of the kernel's content without its callees, kernels that it names)."""
     if "_content" not in vars(kernel):
         function = kernel.py_func
-        options = sorted((k, sorted(v) if isinstance(v, set) else v) for k, v in numba_internals.options(kernel).items())
+        options = sorted(
+            (k, sorted(v) if isinstance(v, set) else v) for k, v in numba_internals.options(kernel).items()
+        )
         texts, reached = [repr(options), *of_code(function.__code__)], []
         for key in sorted(_names(function.__code__)):
             if key in function.__globals__:
@@ -176,8 +180,8 @@ class KernelCache:
 
     @property
     def cache_path(self):
-        """The folder, or None."""
-        return folder()
+        """The folder, or None if nothing can be kept."""
+        return None if numba_internals.why_unsupported() else folder()
 
     @cached_property
     def _stem(self):
@@ -185,11 +189,12 @@ class KernelCache:
         return f"{name}-{fingerprint(self.kernel).hex()[: CACHE.digits]}"
 
     def file(self, sig):
-        """Path of the machine code for a signature on this processor, whether it is there or not; None without a folder."""
-        if folder() is None:
+        """Path of the code for a signature on this processor, whether it is there or not; None without a folder."""
+        processor = numba_internals.processor(self.kernel)
+        if processor is None or folder() is None:
             return None
         kind = str(sig) + "".join(map(_fields, getattr(sig, "args", sig)))
-        key = hashlib.sha256(repr((kind, numba_internals.processor(self.kernel))).encode()).hexdigest()
+        key = hashlib.sha256(repr((kind, processor)).encode()).hexdigest()
         return Path(folder(), f"{self._stem}-{key[: CACHE.digits]}.nbc")
 
     def holds(self, sig):

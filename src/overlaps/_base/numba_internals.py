@@ -1,8 +1,8 @@
 """All that this package uses of numba beyond its documentation, behind one check, ``why_unsupported``.
 
 Where numba lacks a name or has changed a signature, numba alone compiles the kernels, in each process, and nothing is
-kept on the disk: results agree up to rounding.  ``Kernel`` is numba's dispatcher with a cache, ``Library`` its container
-of machine code with calls that stay inside, ``pack`` and ``unpack`` make the contents of a file.
+kept on the disk: results agree up to rounding.  ``Kernel`` is numba's dispatcher with a cache, ``Library`` its
+container of machine code with calls that stay inside, ``pack`` and ``unpack`` make the contents of a file.
 """
 
 import pickle
@@ -25,9 +25,14 @@ try:
     from numba.core.compiler_lock import global_compiler_lock as lock  # the lock of all compilation by numba
     from numba.core.serialize import dumps
 
-    tried = SimpleNamespace(fault=None)  # unknown, until a kernel has been compiled, written and read
+    failure = None
 except ImportError as error:
-    JITCodeLibrary, lock, tried = object, RLock(), SimpleNamespace(fault=str(error))  # type: ignore[misc,assignment]
+    JITCodeLibrary, lock, failure = object, RLock(), error  # type: ignore[misc,assignment]
+
+
+def lacks(error):
+    """The reason for which nothing is kept on the disk."""
+    return f"numba {numba.__version__} is not as expected ({type(error).__name__}: {error})"
 
 
 def _sample(x):
@@ -37,6 +42,11 @@ def _sample(x):
 _sample.__module__ = "sample"  # not counted as a kernel of this package
 sample = njit(_sample)
 NumbaDispatcher = type(sample) if is_jitted(sample) else object  # with NUMBA_DISABLE_JIT it is a plain function
+for name in ("_cache", "targetoptions", "targetctx") if is_jitted(sample) else ():
+    if not hasattr(sample, name):
+        failure = AttributeError(name)
+# unknown if no name is missing, until a kernel has been compiled, written and read
+tried = SimpleNamespace(fault=failure and lacks(failure))
 
 
 def why_unsupported():
@@ -47,13 +57,10 @@ def why_unsupported():
             try:
                 kernel, args = njit(pipeline_class=Pipeline, **counting(False))(_sample), (types.float64,)
                 kernel.compile(args)
-                kernel._cache.load_overload(args, kernel.targetctx)
-                processor(kernel)
-                if unpack(kernel, pack(kernel.overloads[args])).entry_point(0.5) != 0.5:
-                    tried.fault = "machine code that is read from a file gives other results"
+                unpack(kernel, pack(kernel.overloads[args])).entry_point(0.5)
             except Exception as error:  # whatever another numba raises
-                tried.fault = f"{type(error).__name__}: {error}"
-        return tried.fault and f"numba {numba.__version__} differs from what the cache needs ({tried.fault})"
+                tried.fault = lacks(error)
+        return tried.fault
 
 
 class Library(JITCodeLibrary):
@@ -140,12 +147,16 @@ def counting(counts):
 
 def options(kernel):
     """Options of ``njit`` with which a kernel was made."""
-    return kernel.targetoptions
+    return getattr(kernel, "targetoptions", {})
 
 
 def processor(kernel):
-    """Description of the processor for which kernels are compiled."""
-    return kernel.targetctx.codegen().magic_tuple()
+    """Description of the processor for which kernels are compiled; None if nothing can be kept."""
+    try:
+        return None if tried.fault else kernel.targetctx.codegen().magic_tuple()
+    except (AttributeError, TypeError) as error:
+        tried.fault = lacks(error)
+        return None
 
 
 def pack(result):

@@ -82,7 +82,7 @@ class CompiledSteps:
 
     @classmethod
     def pays(cls, solver):
-        """Whether the kernels are compiled, or compiling them pays for the runs so far and the first steps of this one."""
+        """Whether the kernels are compiled, or compiling them pays for the runs so far and the first steps."""
         flow, kernel = solver.system.flow, solver.kernel
         if (flow, kernel) in cls.begun or not is_lazy():
             return True
