@@ -75,15 +75,15 @@ def is_lazy():
 
 
 def reproducible() -> AbstractContextManager[object]:
-    """The same call gives the same numbers to the last bit, in all processes that share a cache of kernels.
+    """The same call gives the same numbers to the last bit, in all processes, whatever was called before.
 
     Kernels run as plain Python first and are compiled when that pays, somewhere in the middle of a session; both agree
     up to rounding, 1e-14 of the overlaps, which a plateau lets grow. From this call on every kernel is compiled before
     it runs, as with ``OVERLAPS_JIT=always`` in the environment of a process: the first call of a kind then takes the
     seconds of its compilation, once per machine.
 
-    The last digits (1e-14 of the overlaps) may change with another processor, with other versions of the libraries
-    beneath, and with a cache that was emptied and filled again by other first calls.
+    The last digits (1e-14 of the overlaps) may change with another processor, and with other versions of the libraries
+    beneath.
 
     Returns
     -------
