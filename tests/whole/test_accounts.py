@@ -17,6 +17,7 @@ from overlaps._base.lazy_compilation import COMPILATION, OTHER_COMPILATION
 def folder(tmp_path, monkeypatch):
     """A folder of kernels, and a process in which nothing has been spent."""
     monkeypatch.setattr(kernel_cache, "folder", lambda: str(tmp_path))
+    monkeypatch.setattr(lazy_compilation, "LAZY_LIMITS", lazy_compilation.LazyLimits(patience=1.0))
     renew(monkeypatch)
     return tmp_path
 

@@ -12,8 +12,8 @@ import hashlib
 from contextlib import suppress
 from pathlib import Path
 
-from . import folders, kernel_cache
-from .lazy_compilation import LAZY_LIMITS, compilation_seconds, is_compiled, time_spent
+from . import folders, kernel_cache, lazy_compilation
+from .lazy_compilation import compilation_seconds, is_compiled, time_spent
 
 _spent: dict[str, float] = {}  # seconds by path, of this process and of those before it
 _stored: dict[str, float] = {}  # the contents of the files
@@ -31,7 +31,7 @@ class Account:
     def __init__(self, kernels):
         kernels = tuple(kernels)
         missing = sum(compilation_seconds(kernel) for kernel, sig in kernels if not is_compiled(kernel, sig))
-        self.limit, self.mark = LAZY_LIMITS.patience * missing, time_spent.seconds
+        self.limit, self.mark = lazy_compilation.LAZY_LIMITS.patience * missing, time_spent.seconds
         self.path = "-".join([*(kernel.py_func.__name__ for kernel, _ in kernels), _identity(kernels)])
         if self.path not in _spent:
             _spent[self.path] = _stored[self.path] = _read(self.path)

@@ -33,9 +33,10 @@ class LazyLimits(NamedTuple):
 
     # Limit for one call. Doubled: single calls wait longer for Python than for the compiler.
     max_call: float = 0.3
-    # Seconds of estimated calls per second of estimated compilation. Halved: more short sessions wait for the compiler;
-    # doubled: long ones compile late.
-    patience: float = 1.0
+    # Seconds of estimated calls per second of estimated compilation, for the least of the largest ratios to the better
+    # choice in hindsight, 1.8 (tests/whole/test_accounts.py). Halved: short sessions wait for the compiler, 2.4 times as
+    # long; doubled: long ones compile late, 2.5 times.
+    patience: float = 0.75
     operation: float = 1.5e-7  # one operation on scalars in a loop
     numpy_call: float = 1.5e-6
 
