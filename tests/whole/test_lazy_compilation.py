@@ -200,10 +200,33 @@ print(digits(t.Q, t.R, t.eps_g), compiling.watch.count, lazy_compilation.time_sp
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", ["erf", "power law"])
 def test_who_compiles_has_the_digits_of_who_finds(name, make_lazy):
-    """What is called lies in what calls it, once: no other definition of its symbol is loaded before or after."""
+    """Machine code calls the copies of functions that lie in it, not those that were compiled or loaded before."""
     code = f"t = ov.solve({FIRST[name]})\nprint(digits(t.Q, t.R, t.eps_g), compiling.watch.count)"
     (one, compiled), (two, none) = (words(code, **make_lazy | {"OVERLAPS_JIT": "always"}) for _ in range(2))
     assert one == two and int(compiled) > 20 and none == "0"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_digits_do_not_depend_on_what_was_compiled_first(make_lazy, tmp_path):
+    """A batch has kernels with fast sums and shares helpers and functions with the single curve, which has others."""
+    code = """
+def curve():
+    t = ov.solve(*two(), (0, 100.0))
+    return digits(t.Q, t.R, t.eps_g)
+def batch():
+    models = [ov.committee_machine(2, 2, eta=eta) for eta in np.linspace(0.2, 0.8, 70)]
+    t = ov.solve_many(models, two()[1], [0.0, 10.0, 50.0, 100.0], simd=True)
+    return digits(t.Q, t.R, t.eps_g)
+calls = {"curve": curve, "batch": batch}
+found = {name: calls[name]() for name in ORDER}
+print(found["curve"], found["batch"])
+"""
+    found = []
+    for folder, order in (("a", ["curve", "batch"]), ("b", ["batch", "curve"]), ("b", ["curve", "batch"])):
+        environment = make_lazy | {"OVERLAPS_JIT": "always", "NUMBA_CACHE_DIR": str(tmp_path / folder)}
+        found.append(words(code.replace("ORDER", repr(order)), **environment))
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.slow

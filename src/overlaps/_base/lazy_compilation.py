@@ -33,9 +33,8 @@ class LazyLimits(NamedTuple):
 
     # Limit for one call. Doubled: single calls wait longer for Python than for the compiler.
     max_call: float = 0.3
-    # Seconds of estimated calls per second of estimated compilation, for the least of the largest ratios to the better
-    # choice in hindsight, 1.8 (tests/whole/test_accounts.py). Halved: short sessions wait for the compiler, 2.4 times as
-    # long; doubled: long ones compile late, 2.5 times.
+    # Seconds of estimated calls per second of estimated compilation. Sessions take at most 1.8 times as long as with
+    # the better choice in hindsight (tests/whole/test_accounts.py). Halved: 2.0 times; doubled: 2.5 times.
     patience: float = 0.75
     operation: float = 1.5e-7  # one operation on scalars in a loop
     numpy_call: float = 1.5e-6
