@@ -11,8 +11,8 @@ the last evaluation by any caller.  ``step`` moves ``out`` into the rows of the 
 Return to Python: ``_steps`` lists the steps that need a check.  The budget of evaluations between two returns starts at
 ``first_budget`` and then follows the speed of the run, ``seconds`` apart.
 
-Start: ``pays`` is true if the kernels are compiled or if the run is long enough to wait for their compilation; ``due``
-is tested again before every step that was made without (``docs/design.md``, 'The first second').
+Start: ``pays`` is true if the kernels are compiled or if compiling them pays (``_base/accounts``); ``due`` is tested
+again before every step that was made without.
 """
 
 from time import perf_counter
@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.integrate import OdeSolver
 
-from .._base.lazy_compilation import is_compiled, is_lazy, time_spent
+from .._base.accounts import Account
+from .._base.lazy_compilation import is_lazy
 from .._base.signatures import undisturbed
 from ..activations.bound import CLOSURE
 from ..flow import FLOW
@@ -57,7 +58,7 @@ class CompiledSteps:
     ``advance``.
     """
 
-    threshold: float  # seconds that a process spends without compilation before steps of this kind are compiled
+    step_seconds: float  # that a step in Python takes beside its kernels
     compiled_functions: tuple  # compiled functions of the steps, with their signatures
     begun: set  # pairs of flow and closure with which such steps were made
     real_state: np.ndarray
@@ -75,8 +76,7 @@ class CompiledSteps:
         system, (rtol, atol) = solver.system, solver.requested_tolerances
         slack = allowed_negative_eigenvalue(rtol) if system.psd is None else system.psd.slack
         self.control = Control(rtol, atol, float(solver.max_step), max_overlap, system.closure.kinked, level, slack)
-        kernel = integrator.method.kernel_of(system)
-        self.system = system.flow, kernel, system.constants, schedule_factors(system)
+        self.system = system.flow, integrator.kernel, system.constants, schedule_factors(system)
         n_rows = min(CALL_OPTIONS.out_size // solver.n, 1000 if integrator.every_step else len(self.times))
         self.out, self.stops = np.empty((n_rows, solver.n + 2)), np.array(stops)
         self.every_step = integrator.every_step
@@ -84,18 +84,19 @@ class CompiledSteps:
         self.begun.add(self.system[:2])
 
     @classmethod
-    def pays(cls, flow, kernel):
-        """Whether the kernels are compiled, or the time spent so far or in the first steps justifies compiling them."""
-        if (flow, kernel) in cls.begun:
+    def pays(cls, integrator):
+        """Whether the kernels are compiled, or compiling them pays for the runs so far and the first steps."""
+        flow, kernel = integrator.system.flow, integrator.kernel
+        if (flow, kernel) in cls.begun or not is_lazy():
             return True
-        kernels = (flow, FLOW.args), (kernel, CLOSURE.args), *cls.compiled_functions
-        expensive = CALL_OPTIONS.min_evaluations * getattr(kernel, "last", 0.0) > cls.threshold
-        return cls.due() or expensive or all(is_compiled(*function) for function in kernels)
+        integrator.account = Account([*cls.compiled_functions, (flow, FLOW.args), (kernel, CLOSURE.args)])
+        return integrator.account.pays(CALL_OPTIONS.min_evaluations * getattr(kernel, "last", 0.0))
 
     @classmethod
-    def due(cls):
-        """Whether the time spent without compiled steps exceeds the threshold for compiling them."""
-        return not is_lazy() or time_spent.seconds > cls.threshold
+    def due(cls, integrator):
+        """Whether compiling the steps pays after one more step was made without."""
+        integrator.account.add(cls.step_seconds)
+        return not is_lazy() or integrator.account.pays()
 
     def step(self):
         """Make steps until one needs a check, and record all but this one; return a message on failure."""
@@ -156,7 +157,7 @@ class RungeKutta(CompiledSteps):
     """Steps of ``DOP853``."""
 
     passes_knots = True
-    threshold = 1.3
+    step_seconds = 4e-4
     compiled_functions = (_dop853.advance, _dop853.ADVANCE_SIGNATURE), (_dop853.begin, _dop853.BEGIN_SIGNATURE)
     begun = set()
 
@@ -194,7 +195,7 @@ class RungeKutta(CompiledSteps):
 class Backward(CompiledSteps):
     """Steps of ``StructuredBDF``; stops are interpolated."""
 
-    threshold = 4.0
+    step_seconds = 6e-4
     compiled_functions = (
         (_bdf.advance, _bdf.ADVANCE_SIGNATURE),
         (_bdf.newton_iteration, _bdf.ITERATION_SIGNATURE),

@@ -34,6 +34,9 @@ class Integrator:
     def __init__(self, system, method, y, times, every_step, options, rows):
         self.system, self.method, self.times, self.every_step = system, method, times, every_step
         self.options, self.traits = options, traits_of(method)
+        self.kernel = method.kernel_of(system) if self.traits.compiled_steps else None
+        self.account: Any = None  # of steps in Python, until compiling pays
+        self._compiles = False  # whether compiling pays
         self.one_step, self.adjustable = issubclass(method, ONE_STEP), issubclass(method, ADJUSTABLE)
         self.multistep = issubclass(method, BDF)
         # a projection changes the ends of steps of an explicit method, and nothing inside
@@ -42,7 +45,7 @@ class Integrator:
         kind = self.traits.compiled_steps
         # angles of kinked students may shorten SciPy's first step, and SciPy changes a smaller rtol
         plain = not system.closure.kinked and options["rtol"] >= 100 * np.finfo(float).eps
-        if kind is not None and kind.passes_knots and plain and self._pays():
+        if self.kernel is not None and kind.passes_knots and plain and self._pays():
             system.enter(times[0])
             self.solver = Position(system, times[0], y, options)
         else:
@@ -91,7 +94,9 @@ class Integrator:
         """Make a step, or in compiled code many, up to one that needs a check."""
         if self.t >= self._bound:
             self._begin_segment()
-        if self.compiled is None and self.traits.compiled_steps is not None and self.traits.compiled_steps.due():
+        kind = self.traits.compiled_steps
+        if self.compiled is None and self.kernel is not None and kind.due(self):
+            self._compiles = True
             self._compile()
         solver = self.solver
         if self.compiled:
@@ -158,7 +163,7 @@ class Integrator:
         """Make compiled steps of the solver, if there are any and compiling them pays."""
         solver, kind = self.solver, self.traits.compiled_steps
         self.compiled = None
-        if kind is not None and self._pays():
+        if self._pays():
             at_start = solver.t == self.times[0]
             self.compiled = kind(self, self.options.get("first_step") if at_start else solver.h_abs)
             if kind.passes_knots:
@@ -166,8 +171,8 @@ class Integrator:
 
     def _pays(self):
         """Whether steps can be made in compiled code, and compiling it pays."""
-        kernel = self.method.kernel_of(self.system)
-        return kernel is not None and self.traits.compiled_steps.pays(self.system.flow, kernel)
+        self._compiles = self._compiles or (self.kernel is not None and self.traits.compiled_steps.pays(self))
+        return self._compiles
 
     def _new_solver(self, t, y, target, outputs=()):
         """Solver at (t, y); ``atol`` is stored to be scaled at each step, or scaled here if the solver hides it."""
