@@ -113,7 +113,7 @@ class Machine:
         self.teachers, self.students = reduced.frames(start, s, self.sizes)
         self.v = np.array(start.v)
         self.spaces = reduced._spaces(self.sizes, model.K, model.M)
-        drawn = [reduced.draw(rng, model.batch_size, *self.spaces, model.noise) for _ in range(steps)]
+        drawn = [reduced.draw(rng, model.batch_size, self.spaces, model.noise) for _ in range(steps)]
         self.x, self.outside, self.noise = (np.concatenate(parts)[:steps] for parts in zip(*drawn, strict=True))
         self.drawn = self.x.copy()  # the steps overwrite x
         self.v, functions = reduced.step_arguments(model, self.v)
@@ -209,7 +209,7 @@ def test_products_of_the_vectors_outside_are_those_of_gaussian_vectors(sizes):
     """E[z_i.z_j] = n delta_ij and E[(z_i.z_j)^2] = n, or n (n + 2) for i = j, in the n dimensions outside the frame."""
     spaces = reduced._spaces(np.array(sizes), 2, 1)
     rng, same = np.random.default_rng(3), np.eye(2)
-    z = np.concatenate([reduced.draw(rng, 4, *spaces, 0.3)[1] for _ in range(30)])[:4000]
+    z = np.concatenate([reduced.draw(rng, 4, spaces, 0.3)[1] for _ in range(30)])[:4000]
     assert z.shape == (4000, 2, 2, 2)
     gram = z @ z.swapaxes(2, 3)
     for n, found in zip(sizes, np.moveaxis(gram, 1, 0), strict=True):

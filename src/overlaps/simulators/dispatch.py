@@ -15,6 +15,7 @@ from ..results.composite import LowRankEnsemble, MixedEnsemble
 from ..results.ensemble import Ensemble
 from .direct import direct_run
 from .reduced import reduced_run
+from .rows import Rows
 
 # A simulator is a function (model, start, N, steps, rng, tick) -> q, r, v.  Add new ones here.
 SIMULATORS: dict[str, Callable] = {"direct": direct_run, "reduced": reduced_run}
@@ -30,7 +31,10 @@ class SimulationSpec(NamedTuple):
 
 
 @singledispatch
-def specify(model: Any, N, children, start, method, student_scale, dtype, evaluator=None, *, keep_weights=False):
+def specify(
+    model: Any, N, children, start, method, student_scale, dtype, evaluator=None, *, rows=None, rows_test=None,
+    replace=True, keep_weights=False,
+):  # fmt: skip
     """The :class:`SimulationSpec` of a model, after all checks that are possible before the runs.
 
     For models with another kind of data register a function for their class: ``@specify.register(MyModel)``. Its
@@ -44,14 +48,17 @@ def specify(model: Any, N, children, start, method, student_scale, dtype, evalua
     sizes = model.spectrum.block_sizes(N)
     if model.n_classes:
         model.check_size(N)
+    rows = Rows.checked(model, N, rows, rows_test, replace)
     if method == "reduced":
         check_features("method = 'reduced'", model)
+        if rows is not None:
+            raise ValueError("rows= with method = 'reduced', which has no inputs; expected method='direct'.")
     if method == "auto":
         smallest, units = sizes[sizes > 0].min(), model.K + model.second_layers.size
-        fits = not (model.drift or keep_weights or dtype == "float32") and smallest > units
+        fits = not (model.drift or keep_weights or dtype == "float32" or rows is not None) and smallest > units
         method = "reduced" if fits else "direct"
     run = partial(SIMULATORS[method], evaluator=evaluator)
-    run = partial(run, dtype=dtype or "float64", keep=keep_weights) if method == "direct" else run
+    run = partial(run, dtype=dtype or "float64", keep=keep_weights, rows=rows) if method == "direct" else run
     return SimulationSpec(method, run, starts_of(model, start, N, children, student_scale), ensemble)
 
 
@@ -77,10 +84,11 @@ def _options(function):
 
 def ensemble(records, starts, **common):
     """The result of runs that begin at States: q, r, v of all runs, with the teachers' constants."""
-    (q, r, v, *final), model = records, common["model"]
+    (q, r, v, *rest), model = records, common["model"]
+    final = rest.pop()[:, 0] if len(rest) % 2 else None
     names = ("tau", "T", "h", "nu") if model.n_classes else ("tau", "T")
     fields: dict[str, Any] = {name: np.stack([getattr(state, name) for state in starts]) for name in names}
-    fields |= model.split_rows(r) | {"final_W": final[0][:, 0] if final else None}
+    fields |= model.split_rows(r) | {"final_W": final} | dict(zip(("test_error", "test_error_se"), rest, strict=False))
     kind: Any = {Mixed: MixedEnsemble, LowRank: LowRankEnsemble}.get(type(model), Ensemble)
     fields["T"] = teachers_at(model, fields["tau"], fields["T"], common["schedule"], common["alpha"])
     return kind(q=q, v=v, **fields, **common)

@@ -3,7 +3,7 @@
 A step of one-pass SGD depends on a Gaussian input x only through its projection on the space V of the weights and its
 length.  In any orthonormal frame of V fixed by the past, these are d independent normals and a chi-square with N - d
 degrees of freedom. The overlaps are therefore a Markov chain that can be drawn without the weights, for every N,
-without approximation.  Inputs with a covariance spectrum have one frame per eigenspace, and the samples of a batch reach
+without approximation.  Inputs with a covariance spectrum have one frame per eigenspace, and a batch reaches
 the students by K vectors outside of it (``_reduced``).
 """
 
@@ -78,14 +78,14 @@ def reduced_run(model, start, N, steps, rng, tick=None, evaluator=None):
         centroids = np.moveaxis(teachers[:, :, M:], 2, 0).reshape(-1, len(s) * static)
         classes = ClassDraws(model, rng.spawn(1)[0], centroids, np.repeat(np.arange(len(s)), static))
     advance = _stepper(model, N, s if classes is None else np.ones_like(s), teachers, students, v, functions)
-    rates, space = Rates(model, N, np.rint(start.alpha * N), evaluator), _spaces(sizes, model.K, static)
+    rates, spaces = Rates(model, N, np.rint(start.alpha * N), evaluator), _spaces(sizes, model.K, static)
     samples = Samples(model, rng, N, rates.step, evaluator)
     unit = float(model.noise > 0) if samples.mixed else model.noise
     chunk, position, end = (), 0, 0
 
     def draw_chunk():
         left, _ = rates.left(STEPS_PER_CALL)
-        x, outside, noise = draw(rng, rates.batch * tokens.shape[-1], *space, unit, tokens.shape[-1])
+        x, outside, noise = draw(rng, rates.batch * tokens.shape[-1], spaces, unit, tokens.shape[-1])
         if model.rule is not None:
             x[..., :-1] = correlated(x[..., :-1], tokens)
             noise = model.rule.draw(rng, noise.shape)
@@ -154,12 +154,13 @@ def _spaces(sizes, K, M):
     return frame, K, sizes - taught - learned
 
 
-def draw(rng, rows, frame, K, rest, noise, tokens=1):
+def draw(rng, rows, spaces, noise, tokens=1):
     """All random numbers of a chunk of steps: x (., L, rows, M + K + 1), outside (., L, n, n), label noise (., b).
 
     They are those of ``_reduced``: n = min(rows, K) normal vectors in the ``rest`` dimensions outside the frame form a
     triangle (Bartlett 1933), with roots of chi-squares on its diagonal.
     """
+    frame, K, rest = spaces
     (L, width), n = frame.shape, min(rows, K)
     length = max(1, REDUCED.chunk_normals // (L * rows * (width + 1)))
     x, outside, (i, j) = np.empty((length, L, rows, width + 1)), np.zeros((length, L, n, n)), np.tril_indices(n, -1)

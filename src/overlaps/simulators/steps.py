@@ -10,6 +10,18 @@ from ..integrators.failure import FAILURE
 STEPS_PER_CALL = 2**13
 
 
+def streams(rng, n):
+    """Independent generators, n in number, spawned from a seed or from a Generator.
+
+    SFC64 takes three quarters of the time of NumPy's default to draw normals, most of the time of direct SGD. A
+    Generator of the user keeps its kind.
+    """
+    generator = check.generator(rng)
+    if not isinstance(rng, np.random.Generator | np.random.BitGenerator):
+        generator = np.random.Generator(np.random.SFC64(generator.bit_generator.seed_seq))
+    return generator.spawn(n)
+
+
 class Rates:
     """Rows (eta, eta_v, eta kappa, eta_v kappa_v) of the steps from ``first`` on, and factors of the label noise.
 
