@@ -119,7 +119,8 @@ start = ov.State.from_weights(model, W=W, W_star=W_star)
 alpha = np.concatenate([[0], np.logspace(0, 3, 25)])
 theory = ov.solve(model, start, np.concatenate([[0], np.logspace(-1, 3, 200)]))
 gauss = ov.simulate(model, N=N, alpha=alpha, rng=rng, start=start, runs=RUNS)
-real = ov.simulate(model, N=N, alpha=alpha, rng=rng, start=start, runs=RUNS, rows=X, rows_test=X).test_error
+images = {"rows": X, "rows_test": X, "weights": (W, W_star)}
+real = ov.simulate(model, N=N, alpha=alpha, rng=rng, runs=RUNS, **images).test_error
 exact = ov.solve(model, start, gauss.alpha).eps_g
 fig, (left, right, trained) = plt.subplots(1, 3, figsize=(15, 4.3), layout="constrained")
 draw(left, right, spectrum, s, slope, level, pixels, theory, gauss, real)

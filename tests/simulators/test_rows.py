@@ -50,17 +50,24 @@ def test_gaussian_rows_are_gaussian_inputs(options):
 
 
 def test_the_test_error_is_that_of_the_weights():
-    """The teacher's weights, one for each eigenvector, follow from those of the student and from r."""
+    """Of given weights, or of those of a State: with one eigenvector in a block they are the same up to signs."""
     model, start = problem()
-    common = dict(N=N, alpha=ALPHA, rng=1, start=start, rows=ROWS, keep_weights=True)
-    runs = ov.simulate(model, rows_test=ROWS[:50], **common)
-    W, v = runs.final_weights()
-    np.testing.assert_array_equal(W, ov.simulate(model, **common).final_weights()[0])  # the test changes nothing
-    W_star = N * runs.r[0, -1, :, 0, 0] / SPECTRUM.s / (W @ SPECTRUM.basis)[0] @ SPECTRUM.basis.T
-    delta = ov.erf.g(ROWS[:50] @ W.T / np.sqrt(N)) @ v - 0.9 * ov.erf.g(ROWS[:50] @ W_star / np.sqrt(N))
-    np.testing.assert_allclose(runs.test_error[0, -1], np.mean(delta**2) / 2, rtol=1e-9)  # rounding
-    se = np.sqrt(np.var(delta**2 / 2, ddof=1) / 50)
-    np.testing.assert_allclose(runs.test_error_se[0, -1], se, rtol=1e-9)
+    W, W_star = np.split(np.random.default_rng(3).standard_normal((3, N)) @ SPECTRUM.basis.T, [2])
+    common = dict(N=N, alpha=ALPHA, rng=1, rows=ROWS, keep_weights=True)
+    runs = ov.simulate(model, rows_test=ROWS[:50], weights=(W, W_star), **common)
+    found, v = runs.final_weights()
+    same = ov.simulate(model, weights=(W, W_star), **common)
+    np.testing.assert_array_equal(found, same.final_weights()[0])  # the test changes nothing
+    for record, students in ((0, W), (-1, found)):
+        delta = ov.erf.g(ROWS[:50] @ students.T / np.sqrt(N)) @ v - 0.9 * ov.erf.g(ROWS[:50] @ W_star[0] / np.sqrt(N))
+        np.testing.assert_allclose(runs.test_error[0, record], np.mean(delta**2) / 2, rtol=1e-12)
+        se = np.sqrt(np.var(delta**2 / 2, ddof=1) / 50)
+        np.testing.assert_allclose(runs.test_error_se[0, record], se, rtol=1e-12)
+        Q = students @ (ROWS.T @ ROWS / len(ROWS)) @ students.T / N
+        np.testing.assert_allclose(runs.Q[0, record], Q, rtol=1e-10)
+    drawn = ov.simulate(model, start=start, **(common | {"alpha": [0, 1e-9 + 1 / N]}))
+    np.testing.assert_allclose(drawn.Q[0, 0], runs.Q[0, 0], rtol=1e-10)
+    np.testing.assert_allclose(drawn.R[0, 0], runs.R[0, 0], rtol=1e-10)
 
 
 @pytest.mark.parametrize("replace", [True, False])
@@ -105,7 +112,7 @@ def test_without_replacement_all_rows_are_summed():
 def test_rows_that_a_change_of_batch_leaves_come_again():
     X, model = np.arange(60.0)[:, None], ov.committee_machine(1, 1, eta=0.1)
     inputs = _RowInputs(
-        Rows(X, None, False), model, np.array([1]), np.random.default_rng(1), "float64", np.zeros((0, 1))
+        Rows(X, None, False, None), model, np.array([1]), np.random.default_rng(1), "float64", np.zeros((0, 1))
     )
     taken = [inputs.take(7, False, 1)[0], inputs.take(20, True, 2)[0], inputs.take(2, True, 3)[0]]
     taken.append(inputs.take(100, True, 1)[0])
@@ -114,12 +121,16 @@ def test_rows_that_a_change_of_batch_leaves_come_again():
 
 
 def test_rows_that_no_simulation_takes_are_refused():
-    model, _ = problem()
+    model, start = problem()
     rule = ov.learner(ov.rules.perceptron(), eta=0.3, spectrum=SPECTRUM)
     for learns, options, message in (
         (model, {"rows": ROWS[:, :5]}, r"rows has shape \(6000, 5\); expected at least two samples as rows"),
         (model, {"rows": ROWS, "rows_test": ROWS[:1]}, r"rows_test has shape \(1, 30\)"),
         (model, {"rows_test": ROWS}, "without rows=; expected rows=X"),
+        (model, {"weights": (ROWS[:2], ROWS[:1])}, "without rows=; expected rows=X"),
+        (model, {"rows": ROWS, "weights": ROWS}, r"expected a pair \(W, W_star\)"),
+        (model, {"rows": ROWS, "weights": (ROWS[:2], ROWS[:2])}, r"W_star is of shape \(2, 30\)|W_star has shape"),
+        (model, {"rows": ROWS, "weights": (ROWS[:2], ROWS[:1]), "start": start}, "expected one of them"),
         (model, {"rows": ROWS, "replace": 1}, "replace"),
         (model, {"rows": ROWS, "method": "reduced"}, "rows= with method = 'reduced', which has no inputs"),
         (rule, {"rows": ROWS, "rows_test": ROWS}, "rows_test= measures the squared error"),

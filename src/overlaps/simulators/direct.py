@@ -67,7 +67,10 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", evaluato
     joint = model.plain_overlaps(start)
     means, basis = model.means_at(N) if model.n_classes and model.means is not None else None, model.spectrum.basis
     means = means if means is None or basis is None else means @ basis  # weights are in eigenvector coordinates
-    W, static = weights_with_overlaps(start, sizes, rng, joint, means)
+    if rows is None or rows.weights is None:
+        W, static = weights_with_overlaps(start, sizes, rng, joint, means)
+    else:
+        W, static = (x.copy() for x in rows.weights)
     W, W_star = W.astype(dtype), np.ascontiguousarray(static[:M], dtype)
     factor, v, _static_factors = np.ones(1), np.array(start.v), model._static_factors
     norms = kept_norms(model, W)
@@ -198,7 +201,7 @@ def tokens_of(model):
 def correlated(x, root):
     """Multiply the T rows of each of b samples in x (..., b T, n) by this root (T, T).
 
-    Lower triangular x stay lower triangular. A root (L, T, T), one for each eigenspace, takes x (..., L, b T, n).
+    A root (L, T, T), one for each eigenspace, takes x (..., L, b T, n).
     """
     if root.shape[-1] == 1 or root.ndim == 2 and np.array_equal(root, np.eye(len(root))):
         return x

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._base import Immutable, check, quietly
-from ..models import LowRank, Mixed
+from ..models import LowRank, Mixed, State
 from ..models.features import check_features
 from ..models.schedule import teachers_at
 from ..results.composite import LowRankEnsemble, MixedEnsemble
@@ -33,7 +33,7 @@ class SimulationSpec(NamedTuple):
 @singledispatch
 def specify(
     model: Any, N, children, start, method, student_scale, dtype, evaluator=None, *, rows=None, rows_test=None,
-    replace=True, keep_weights=False,
+    replace=True, weights=None, keep_weights=False,
 ):  # fmt: skip
     """The :class:`SimulationSpec` of a model, after all checks that are possible before the runs.
 
@@ -48,7 +48,9 @@ def specify(
     sizes = model.spectrum.block_sizes(N)
     if model.n_classes:
         model.check_size(N)
-    rows = Rows.checked(model, N, rows, rows_test, replace)
+    if weights is not None:
+        weights, start = _start_of_weights(model, N, weights, start)
+    rows = Rows.checked(model, N, rows, rows_test, replace, weights)
     if method == "reduced":
         check_features("method = 'reduced'", model)
         if rows is not None:
@@ -60,6 +62,16 @@ def specify(
     run = partial(SIMULATORS[method], evaluator=evaluator)
     run = partial(run, dtype=dtype or "float64", keep=keep_weights, rows=rows) if method == "direct" else run
     return SimulationSpec(method, run, starts_of(model, start, N, children, student_scale), ensemble)
+
+
+def _start_of_weights(model, N, weights, start):
+    """Weights (W, W_star), checked, and their State."""
+    if start is not None:
+        raise ValueError("start= and weights= are given; expected one of them: weights have their own overlaps.")
+    if not isinstance(weights, tuple | list) or len(weights) != 2:
+        raise check.refused("weights", weights, "a pair (W, W_star) of arrays (K, N) and (M, N).")
+    W, W_star = (check.array(*x) for x in (("W", weights[0], (model.K, N)), ("W_star", weights[1], (model.M, N))))
+    return (W, W_star), State.from_weights(model, W=W, W_star=W_star)
 
 
 def dispatch(model, data):

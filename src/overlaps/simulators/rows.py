@@ -6,31 +6,45 @@ import numpy as np
 
 from .._base import check, warn
 
-# Standard errors, and fraction of the largest eigenvalue, above which second moments of rows that differ from those of
-# the model give a warning: chance exceeds five once in 10^6 blocks, and eps_g changes by about the fraction.
-SIGMAS, FRACTION = 5, 0.05
+
+class RowOptions(NamedTuple):
+    """Deviations above which rows with other second moments than those of the model give a warning."""
+
+    # Standard errors: with 5 a deviation is chance once in 10^6 eigenspaces, with half as many once in 80.
+    sigmas: float = 5
+    # Fraction of the largest eigenvalue; empirical. eps_g changes by about as much.
+    fraction: float = 0.05
+
+
+OPTIONS = RowOptions()
 
 
 class Rows(NamedTuple):
-    """Inputs X (n, N) and test inputs (m, N) or None, in the coordinates of the eigenvectors of the model."""
+    """Inputs X (n, N), test inputs (m, N) or None, and weights (W, W_star) at the start or None.
+
+    All are in the coordinates of the eigenvectors of the model.
+    """
 
     X: Any
     test: Any
     replace: bool
+    weights: Any
 
     @classmethod
-    def checked(cls, model, N, rows, rows_test, replace):
+    def checked(cls, model, N, rows, rows_test, replace, weights):
         """The rows that ``simulate`` was given, or None; warn if their second moments are not those of the model."""
         check.flag("replace", replace)
         if rows is None:
-            if rows_test is not None or not replace:
-                raise ValueError("rows_test= and replace= without rows=; expected rows=X, a matrix (n, N).")
+            if rows_test is not None or weights is not None or not replace:
+                raise ValueError("rows_test=, replace= and weights= without rows=; expected rows=X, a matrix (n, N).")
             return None
         if rows_test is not None and model.rule is not None:
             raise ValueError("rows_test= measures the squared error, which a rule of learning does not have; omit it.")
         X, test = (_in_eigenspaces(model, N, name, x) for name, x in (("rows", rows), ("rows_test", rows_test)))
         warn_of_moments(X, model.spectrum.s, model.spectrum.block_sizes(N))
-        return cls(X, test, replace)
+        if weights is not None:
+            weights = [x if model.spectrum.basis is None else x @ model.spectrum.basis for x in weights]
+        return cls(X, test, replace, weights)
 
     def check_supply(self, rates, steps):
         """Raise an error if so many steps take more rows than there are, each of them once."""
@@ -49,8 +63,9 @@ class Rows(NamedTuple):
         if self.test is None:
             return ()
         lam, nu = (self.test @ w.T / np.sqrt(w.shape[1]) for w in (W, W_star))
-        error = (model.activation.g(lam) @ v - model.teacher_activation.g(nu) @ model.v_star) ** 2 / 2
-        return np.mean(error, keepdims=True), np.std(error, ddof=1, keepdims=True) / np.sqrt(len(error))
+        with np.errstate(over="ignore", invalid="ignore"):  # of a run that diverges
+            error = (model.activation.g(lam) @ v - model.teacher_activation.g(nu) @ model.v_star) ** 2 / 2
+            return np.mean(error, keepdims=True), np.std(error, ddof=1, keepdims=True) / np.sqrt(len(error))
 
 
 def _in_eigenspaces(model, N, name, x):
@@ -67,7 +82,7 @@ def warn_of_moments(X, s, sizes):
     n, edges, present = len(X), np.cumsum(sizes) - sizes, sizes > 0
     power = np.add.reduceat(X**2, edges[present], axis=1) / sizes[present]
     gap, error = np.abs(power.mean(axis=0) - s[present]), power.std(axis=0) / np.sqrt(n)
-    if np.any((gap > SIGMAS * error) & (gap > FRACTION * s.max())):
+    if np.any((gap > OPTIONS.sigmas * error) & (gap > OPTIONS.fraction * s.max())):
         i = np.argmax(gap)
         warn(
             f"rows have E[x^2] = {power[:, i].mean():.3g} in an eigenspace of the model with s = {s[present][i]:.3g}: "

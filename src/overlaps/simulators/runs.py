@@ -42,6 +42,7 @@ class RowOptions(RunOptions, total=False):
     rows: ArrayLike | None
     rows_test: ArrayLike | None
     replace: bool
+    weights: tuple[ArrayLike, ArrayLike] | None
 
 
 class LatentOptions(RunOptions, total=False):
@@ -155,6 +156,8 @@ def simulate(
         - rows_test : array_like, shape (n', N). Rows on which ``runs.test_error``, without label noise, and its
           standard error ``runs.test_error_se`` are measured at every record; none by default, and none for rules.
         - replace : bool, True. Draw with replacement; or each row at most once, which limits the number of steps.
+        - weights : (W, W_star), (K, N) and (M, N). Weights at the start of all runs, in place of ``start``, which has
+          their overlaps only. Weights with the same overlaps may learn rows that are not Gaussian otherwise.
 
         The **hidden manifold** has
 
