@@ -345,7 +345,7 @@ class Runs(Statistics, _Curves, kw_only=True):
 
     def _curve(self, name):
         if name == "test_error" and self.test_error is None:
-            raise ValueError("these runs were not tested on other samples; simulate with rows_test=, or test=4096.")
+            raise ValueError("these runs were not tested on other samples; simulate with test=4096, or rows_test=.")
         return super()._curve(name)
 
     def final_weights(self, run: int = 0) -> tuple[Floats, Floats]:

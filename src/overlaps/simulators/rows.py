@@ -88,4 +88,5 @@ def warn_of_moments(X, s, sizes):
             f"rows have E[x^2] = {power[:, i].mean():.3g} in an eigenspace of the model with s = {s[present][i]:.3g}: "
             "Q, R and eps_g are not those of the rows. Expected spectrum=ov.Spectrum.from_covariance(data=rows), which "
             "subtracts the mean of the rows; subtract it from the rows, too."
+            + check.see("limits", "Inputs are Gaussian")
         )
