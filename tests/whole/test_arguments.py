@@ -225,6 +225,7 @@ OWN = {
     "ov.compress": {"state": START},
     "ov.field_average": {"states": TRAJECTORY, "f": mean_of},
     "ov.save": {"result": TRAJECTORY},
+    "ov.closure": {"R": GOOD["R"], "T": T},
     "ov.cite": {"result": TRAJECTORY},
     "Law.sgd_mean": {"N": 48},
     "ov.gaussian_covariates": {"Omega": np.eye(3), "Phi": np.eye(3), "Psi": np.eye(3)},

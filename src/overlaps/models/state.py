@@ -174,6 +174,9 @@ class State(OfModel, Variants, Immutable):
         for name in ("s", "factors"):
             if (numbers := getattr(self, name)) is not None and numbers.min() < 0:
                 raise check.refused(name, numbers.tolist(), f"{'eigenvalues' if name == 's' else 'numbers'} >= 0.")
+        is_model = isinstance(self.model, Variants) and not isinstance(self.model, State)
+        if self.model is not None and not is_model:
+            raise check.refused("model", self.model, f"a Model such as {check.EXAMPLES['Model']}.")
         if self.model is not None and (L, K, M) != (self.model.spectrum.L, self.model.K, self.model.M):
             self._set(model=None)  # a copy with fewer teachers, for example
 
