@@ -7,7 +7,6 @@ Gaussian averages A, B, C only, so that ``ov.solve`` works for all of them. Equa
 :math:`\eta^2` agree with SGD; without these terms (gradient flow) they do not.
 """
 
-
 import numpy as np
 from matplotlib import pyplot as plt
 from scipy.special import expit

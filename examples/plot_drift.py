@@ -7,7 +7,6 @@ stationary error is smallest at a finite rate. The closed form was derived for t
 Biehl and Schwarze (1993), J. Phys. A 26, 2651.
 """
 
-
 import numpy as np
 from matplotlib import pyplot as plt
 

@@ -8,7 +8,6 @@ linear unit has a classification error of one half. The setting is that of Refin
 (2021), arXiv:2102.11742.
 """
 
-
 import numpy as np
 from matplotlib import pyplot as plt
 from scipy.stats import norm
