@@ -93,10 +93,21 @@ def oldest(session):
 
 
 @nox.session(default=False)
+def kernels(session):
+    """What depends on numba, with its oldest version: the cache and its folder, compilation that is put off."""
+    (oldest_numba,) = re.findall(r"numba>=([\d.]+)", Path("pyproject.toml").read_text())
+    session.install(f"numba~={oldest_numba}.0", ".[test]")
+    files = (f"tests/whole/test_{name}.py" for name in ("kernel_cache", "lazy_compilation", "accounts", "folders"))
+    session.run(*PYTEST, *files, "-m", "not slow", *session.posargs)
+
+
+@nox.session(default=False)
 def nightly(session):
-    """Quick suite with wheels of the night; warnings of others do not fail it."""
+    """Quick suite with wheels of the night, and pre-releases of numba; warnings of others do not fail it."""
     session.install(".[test]")
     session.install("--pre", "--upgrade", "--extra-index-url", NIGHTLY, "numpy", "scipy", "matplotlib")
+    session.install("--pre", "--upgrade", "numba")  # last, because it knows the newest NumPy that it works with
+    session.run("overlaps", "info")
     session.run(*PYTEST, "-m", "not slow", "-W", "default", *session.posargs)
 
 

@@ -65,6 +65,27 @@ def reduced(K, activation=ov.erf, steps=200_000):
     )
 
 
+def batches(b, steps):
+    """A step of b samples, without records."""
+    model = ov.committee_machine(2, 2, eta=0.1, noise=0.1, normalised=True, batch_size=b)
+    start = model.random_start(N=10_000, rng=1)
+
+    def run(method="reduced", N=10_000, steps=steps):
+        ov.simulate(model, N=N, alpha=[0, steps / N], rng=1, start=start, method=method)
+
+    few = max(2, steps // 50)
+    baselines = {"direct, N = 1000": (lambda: run("direct", 1000, few), few)}
+    return row(PART, f"reduced, erf, K = M = 2, batches of {b}", run, baselines, per=steps)
+
+
+def records(n=2000):
+    """A record after every step."""
+    model = ov.committee_machine(2, 2, eta=0.1, noise=0.1, normalised=True)
+    alpha = np.arange(n + 1) / 10_000
+    name = "reduced, erf, K = M = 2, a step and its record"
+    return row(PART, name, lambda: ov.simulate(model, N=10_000, alpha=alpha, rng=1, method="reduced"), per=n)
+
+
 def manifold(N=1000, D=500, steps=10_000):
     model = ov.hidden_manifold(
         2, 2, features="sign", ratio=D / N, v=[0.45, 0.55], v_star=[0.9, 0.7], eta=0.2, eta_v=0.2
@@ -85,6 +106,10 @@ def rows():
     yield reduced(2)
     yield reduced(8)
     yield reduced(2, ov.relu)
+    yield batches(10, 10_000)
+    yield batches(100, 1000)
+    yield batches(1000, 100)
+    yield records()
     yield manifold()
 
 

@@ -16,9 +16,10 @@ import overlaps as ov
 from overlaps.theory import features
 
 # %%
-# Images, and SGD on them
-# -----------------------
-# To use your own data, replace ``images()``. Constant pixels are removed.
+# Images
+# ------
+# To use your own data, replace ``images()``. Constant pixels are removed. ``simulate(..., rows=X)`` draws the images
+# with replacement, and ``rows_test=X`` measures the error on all of them.
 RUNS = 24
 FIT = slice(2, 30)  # eigenvalues 3 to 30: smaller ones deviate because of pixels that are nearly always blank
 
@@ -33,24 +34,6 @@ def images():
     pixels = np.flatnonzero(X.std(axis=0) > 0)
     X = X[:, pixels] - X[:, pixels].mean(axis=0)
     return X / X.std(), pixels
-
-
-def sgd_on_images(model, X, W, W_star, steps, rng):
-    """SGD on rows of X drawn with replacement, RUNS runs side by side; mean errors over all images (RUNS, steps)."""
-    N, g, dg, v = X.shape[1], model.activation.g, model.activation.dg, model.v
-    labels = g(X @ W_star.T / np.sqrt(N)) @ model.v_star
-    W = np.repeat(W[None], RUNS, axis=0)
-    errors, recorded = [], set(steps.tolist())
-    for step in range(steps[-1] + 1):
-        if step in recorded:
-            outputs = g(X @ W.swapaxes(1, 2) / np.sqrt(N)) @ v
-            errors.append(np.mean((outputs - labels) ** 2, axis=1) / 2)
-        drawn = rng.integers(len(X), size=RUNS)
-        x = X[drawn, None]
-        fields = (W @ x.swapaxes(1, 2))[:, :, 0] / np.sqrt(N)
-        delta = g(fields) @ v - labels[drawn]
-        W -= model.eta * (v * dg(fields) * delta[:, None])[:, :, None] * x / np.sqrt(N)
-    return np.array(errors).T
 
 
 # %%
@@ -136,7 +119,8 @@ start = ov.State.from_weights(model, W=W, W_star=W_star)
 alpha = np.concatenate([[0], np.logspace(0, 3, 25)])
 theory = ov.solve(model, start, np.concatenate([[0], np.logspace(-1, 3, 200)]))
 gauss = ov.simulate(model, N=N, alpha=alpha, rng=rng, start=start, runs=RUNS)
-real = sgd_on_images(model, X, W, W_star, np.rint(gauss.alpha * N).astype(int), rng)
+images = {"rows": X, "rows_test": X, "weights": (W, W_star)}
+real = ov.simulate(model, N=N, alpha=alpha, rng=rng, runs=RUNS, **images).test_error
 exact = ov.solve(model, start, gauss.alpha).eps_g
 fig, (left, right, trained) = plt.subplots(1, 3, figsize=(15, 4.3), layout="constrained")
 draw(left, right, spectrum, s, slope, level, pixels, theory, gauss, real)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import overlaps as ov
-from overlaps._base.lazy_compilation import time_spent
+from overlaps._base.lazy_compilation import policy
 
 matplotlib.use("agg")
 os.environ["OVERLAPS_QUIET"] = "1"  # tests compile without a word
@@ -43,7 +43,7 @@ def ctrl_c():
 def compilation_as_before():
     """A plain call of ov.reproducible() holds until a process ends; here it ends with its test."""
     yield
-    time_spent.strict = 0
+    policy.strict = 0
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import overlaps as ov
 from overlaps._base.signatures import undisturbed
 from overlaps.flow import binding
 from overlaps.flow.system import System
-from overlaps.integrators.run import _failure_reason
+from overlaps.integrators.failure import Failure
 
 
 def start_of(model, **overlaps):
@@ -584,7 +584,8 @@ def test_what_grows_without_bound_is_said_to_diverge(size, sentence):
     model = ov.committee_machine(2, 1, eta=0.5)
     system = System(model, ov.State.from_overlaps(model, Q=np.eye(2), R=[[0.5], [0.5]], T=[[1.0]]))
     y = size * np.array([1.0, 1.0, 1.0, 0.0, 1.0]) * [1.0, 1.0, 1e-3, 1.0, 1e-3]  # R above what Q and T allow
-    assert sentence in _failure_reason(system, SimpleNamespace(y=y), None, 1e10, {})
+    failure = Failure(system, {"rtol": 1e-8, "atol": 1e-12}, system.pack(system.start))
+    assert sentence in failure.reason(SimpleNamespace(t=0.0, y=y, failure=None, adjustable=True))
 
 
 def test_aligned_kinked_units_are_named_where_the_step_size_vanishes():
@@ -593,8 +594,9 @@ def test_aligned_kinked_units_are_named_where_the_step_size_vanishes():
         model = ov.committee_machine(2, 1, activation=activation, eta=0.5)
         system = System(model, ov.State.from_overlaps(model, **options))
         y = system.pack(system.start)
-        solver = scipy.integrate.RK45(system.rhs, 0.0, y, 1.0)  # explicit: the problem may be stiff for it
-        sentence = _failure_reason(system, solver, "Required step size is too small.", 1e10, {})
+        # explicit: the problem may be stiff for it
+        step = SimpleNamespace(t=0.0, y=y, failure="Required step size is too small.", one_step=True)
+        sentence = Failure(system, {"rtol": 1e-8, "atol": 1e-12}, y).reason(step)
         assert ("aligned with another unit" in sentence and "try method='DOP853'" in sentence) == named
         assert ("method='structured'" in sentence) != named
 
@@ -611,8 +613,9 @@ def test_a_step_that_vanishes_beside_a_vanishing_norm_names_both_its_student_and
         model, Q=[[0.05, 0.06 * small], [0.06 * small, small**2]], R=[[-0.14], [-0.8 * small]], T=[[0.9]]
     )
     system = System(model, start)
-    solver = scipy.integrate.RK45(system.rhs, 2.3, system.pack(start), 9.0)
-    sentence = _failure_reason(system, solver, "Required step size is too small.", 1e10, {"atol": 1e-12})
+    y = system.pack(start)
+    step = SimpleNamespace(t=2.3, y=y, failure="Required step size is too small.", one_step=True)
+    sentence = Failure(system, {"rtol": 1e-8, "atol": 1e-12}, y).reason(step)
     assert ("student 1 has shrunk to norm zero" in sentence) == shrinks
     if shrinks:
         with pytest.warns(RuntimeWarning, match="student 1 has shrunk to norm zero"):

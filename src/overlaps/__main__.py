@@ -19,9 +19,11 @@ from functools import partial
 import numpy as np
 
 import overlaps as ov
+from overlaps._base.accounts import account_files
 from overlaps._base.folders import UNWRITABLE, why_unsafe
 from overlaps._base.jit import cache_folder, watch
 from overlaps._base.kernel_cache import kernel_files
+from overlaps._base.numba_internals import why_unsupported
 from overlaps._base.signatures import bar
 from overlaps._base.version import versions
 from overlaps.configuration import TEMPLATE, run, schema
@@ -86,10 +88,9 @@ def info():
             f"compiled kernels in {folder}: {len(files)} files, {size / 1e6:.1f} MB (set NUMBA_CACHE_DIR to move them)"
         )
     elif compiled:
-        print(
-            f"compiled kernels are not cached: {why_unsafe() or UNWRITABLE}, so every process compiles anew; ", end=""
-        )
-        print("set NUMBA_CACHE_DIR to a writable folder")
+        reason = why_unsupported() or why_unsafe() or UNWRITABLE
+        advice = "" if why_unsupported() else "; set NUMBA_CACHE_DIR to a writable folder"
+        print(f"compiled kernels are not cached: {reason}, so every process compiles anew{advice}")
 
 
 def prune(*, max_unread_days=60):
@@ -99,7 +100,7 @@ def prune(*, max_unread_days=60):
     again; with twice as many, kernels of old code stay longer.
     """
     oldest, removed = time.time() - 86400 * max_unread_days, 0
-    for path in kernel_files():
+    for path in (*account_files(), *kernel_files()):
         if path.stat().st_mtime < oldest:
             path.unlink(missing_ok=True)
             removed += 1

@@ -202,7 +202,7 @@ def test_replaced_steps_are_not_compiled():
             return super()._estimate_error_norm(K, h, scale)
 
     model = ov.committee_machine(2, 2, eta=0.2)
-    traj = ov.solve(model, model.random_start(N=1000, rng=1), (0.0, 10.0), method=Watched)
+    traj = ov.solve(model, model.random_start(N=1000, rng=1), (0.0, 10.0), method=Watched, every_step=True)
     assert len(traj) - 1 <= len(calls) <= traj.nfev / 12
 
 

@@ -198,3 +198,14 @@ def test_a_jacobian_of_rates_that_have_changed_is_made_again(monkeypatch):
     stale = ov.solve(model, start, [150.0], schedule=swinging, method="structured", rtol=1e-7)
     assert fresh.nfev < stale.nfev
     assert fresh.eps_g[0] == pytest.approx(stale.eps_g[0], rel=1e-5)
+
+
+def test_a_projected_run_has_the_rates_behind_a_knot():
+    """Every step of a singular start in a gradient flow is projected, and its velocity evaluated anew; against RK45."""
+    model = ov.committee_machine(3, 2, eta=0.5, gradient_flow=True)
+    W = np.array([[0.5, 0.3], [0.2, 0.6], [0.7, 0.9]])
+    start = ov.State.from_overlaps(model, Q=W @ W.T, R=W, T=np.eye(2))
+    schedule = ov.Schedule([0.0, 4.0, 4.5, 40.0], [1.0, 1.0, 0.1, 0.1])
+    runs = [ov.solve(model, start, [3.0, 20.0], schedule=schedule, method=m, stop=1e-9) for m in ("DOP853", "RK45")]
+    np.testing.assert_allclose(runs[0].eps_g, runs[1].eps_g, rtol=1e-6)
+    assert runs[0].nfev < 1000  # with rates of the time before the knot, steps become smaller without end

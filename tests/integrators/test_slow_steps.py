@@ -8,7 +8,7 @@ import pytest
 
 import overlaps as ov
 from overlaps.flow.binding import bind
-from overlaps.integrators import run
+from overlaps.integrators import monitors
 from overlaps.integrators.evolve import closure_note
 
 
@@ -26,7 +26,7 @@ def interrupted_after(steps):
 def test_a_run_of_tiny_steps_says_so(recwarn, monkeypatch):
     """Steps held at 1e-3 of an interval of 1e7: one warning, before the one about the interruption."""
     warnings.simplefilter("always")
-    monkeypatch.setattr(run, "RUN_OPTIONS", run.RUN_OPTIONS._replace(min_seconds=0.0))
+    monkeypatch.setattr(monitors, "SLOW", monitors.SLOW._replace(min_seconds=0.0))
     model = ov.committee_machine(1, 1, eta=0.3)
     start = ov.State.from_overlaps(model, Q=[[0.5]], R=[[0.1]], T=[[1.0]])
     ov.solve(model, start, [0, 1e7], method="RK45", max_step=1e-3, progress=interrupted_after(400))
@@ -35,7 +35,7 @@ def test_a_run_of_tiny_steps_says_so(recwarn, monkeypatch):
 
 
 def test_a_long_run_whose_steps_grow_does_not(recwarn, monkeypatch):
-    monkeypatch.setattr(run, "RUN_OPTIONS", run.RUN_OPTIONS._replace(min_seconds=0.0))
+    monkeypatch.setattr(monitors, "SLOW", monitors.SLOW._replace(min_seconds=0.0))
     model = ov.committee_machine(1, 1, eta=0.3, spectrum=ov.power_law(beta=1.0, L=30))
     start = model.random_start(N=999990, rng=1)
     assert ov.solve(model, start, [0, 1e6]).success

@@ -7,6 +7,9 @@ import pytest
 from helpers import few
 
 import overlaps as ov
+from overlaps._base import accounts, lazy_compilation
+from overlaps.flow import flow
+from overlaps.flow.system import System
 from overlaps.integrators import compiled_steps
 
 
@@ -15,13 +18,15 @@ def switch(monkeypatch):
     """``switch(n)``: runs begin in Python and turn to compiled steps after n of theirs; the times at which they did."""
     turned: list[float] = []
 
+    def noted(prepare):
+        return lambda self: turned.append(float(self.solver.t)) or prepare(self)
+
     def at(n):
         asked = iter(range(10**9))
         for kind in (compiled_steps.RungeKutta, compiled_steps.Backward):
-            monkeypatch.setattr(kind, "due", classmethod(lambda cls: next(asked) > n))
-            monkeypatch.setattr(
-                kind, "pays", classmethod(lambda cls, solver: turned.append(float(solver.t)) or cls.due())
-            )
+            monkeypatch.setattr(kind, "due", classmethod(lambda cls, integrator: next(asked) > n))
+            monkeypatch.setattr(kind, "pays", classmethod(lambda cls, integrator: cls.due(integrator)))
+            monkeypatch.setattr(kind, "prepare", noted(kind.prepare))
         turned.clear()
         return turned
 
@@ -89,25 +94,22 @@ def test_ctrl_c_at_the_turn_keeps_what_was_computed(switch, monkeypatch):
     np.testing.assert_allclose(got.Q, expected.Q[: len(got)], rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("seconds", [0.0, 1.0])
-def test_the_patience_of_a_process_ends_in_the_middle_of_a_run(seconds, monkeypatch):
-    """What is spent is an estimate of the kernels' sizes: here it is set."""
-    monkeypatch.setattr(compiled_steps.time_spent, "is_lazy", True)
-    monkeypatch.setattr(compiled_steps.time_spent, "seconds", seconds)
-    assert compiled_steps.RungeKutta.due() == (seconds > compiled_steps.RungeKutta.threshold)
-    monkeypatch.setattr(compiled_steps.time_spent, "seconds", 1.01 * compiled_steps.Backward.threshold)
-    assert compiled_steps.RungeKutta.due() and compiled_steps.Backward.due()
-
-
 @pytest.mark.parametrize("kind", [compiled_steps.RungeKutta, compiled_steps.Backward])
-def test_steps_are_compiled_where_such_steps_were_made_before(kind, monkeypatch):
-    """For no other reason: nothing was spent, nothing is compiled, and the closure is cheap."""
-    monkeypatch.setattr(compiled_steps.time_spent, "is_lazy", True)
-    monkeypatch.setattr(compiled_steps.time_spent, "seconds", 0.0)
-    monkeypatch.setattr(compiled_steps, "is_compiled", lambda *kernel: False)
-    flow, kernel = object(), type("Kernel", (), {"last": 0.0})()
-    solver = SimpleNamespace(system=SimpleNamespace(flow=flow), kernel=kernel)
-    monkeypatch.setattr(kind, "begun", {(flow, None)})
-    assert not kind.pays(solver)
-    monkeypatch.setattr(kind, "begun", {(flow, kernel)})
-    assert kind.pays(solver)
+def test_a_run_is_compiled_in_its_middle_when_that_pays(kind, monkeypatch):
+    """The account of a path is that of its runs: steps, and the kernels that they call."""
+    monkeypatch.setattr(lazy_compilation.policy, "is_lazy", True)
+    monkeypatch.setattr(lazy_compilation, "LAZY_LIMITS", lazy_compilation.LazyLimits(patience=1.0))
+    monkeypatch.setattr(accounts, "is_compiled", lambda *kernel: False)
+    monkeypatch.setattr(accounts, "_stored", {})
+    monkeypatch.setattr(accounts, "_spent", {})
+    monkeypatch.setattr(accounts.folders, "write", lambda *_: None)
+    monkeypatch.setattr(kind, "begun", set())
+    closure = System(*two()).kernel
+    integrator = SimpleNamespace(system=SimpleNamespace(flow=flow), kernel=closure)
+    assert not kind.pays(integrator)
+    total = sum(map(lazy_compilation.compilation_seconds, (flow, closure, *(k for k, _ in kind.compiled_functions))))
+    before = lazy_compilation.time_spent.seconds
+    monkeypatch.setattr(lazy_compilation.time_spent, "seconds", before + total - 1.5 * kind.step_seconds)
+    assert not kind.due(integrator) and kind.due(integrator)
+    monkeypatch.setattr(kind, "begun", {(flow, closure)})
+    assert kind.pays(integrator)

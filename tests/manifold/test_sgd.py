@@ -227,7 +227,7 @@ def test_latents_that_turn_bad_in_a_run_are_refused():
 )
 def test_options_of_the_manifold_are_refused_elsewhere(option):
     owners = "HiddenManifold" + " or GaussianCovariates" * (list(option)[0] in ("chunk", "test"))
-    with pytest.raises(ValueError, match=f"{list(option)[0]} belong to {owners}; expected for a Model: none"):
+    with pytest.raises(ValueError, match=f"{list(option)[0]} belong to {owners}; expected for a Model: rows"):
         ov.simulate(ov.committee_machine(1, 1, eta=0.5), N=100, alpha=(0, 1), rng=1, **option)
 
 

@@ -35,7 +35,7 @@ def test_a_changed_copy_has_an_error_of_its_own(results):
 def test_final_weights_are_a_network_with_the_last_error():
     """Fresh inputs, 4 standard errors: of both layers, which have moved."""
     model = ov.committee_machine(
-        2, 1, eta=0.3, eta_v=2.5, noise=0.2, v=[1.4, 0.6], spectrum=ov.Spectrum([1.6, 0.4], [0.4, 0.6])
+        2, 1, eta=0.3, eta_v=5.0, noise=0.2, v=[1.4, 0.6], spectrum=ov.Spectrum([1.6, 0.4], [0.4, 0.6])
     )
     W_star = np.random.default_rng(3).standard_normal((1, 20))
     start = ov.State.from_weights(model, W=0.3 * np.random.default_rng(4).standard_normal((2, 20)), W_star=W_star)

@@ -140,6 +140,7 @@ EDITS = {
     "times": (lambda d: d | {"alpha": d["alpha"][::-1]}, "alpha does not increase"),
     "no blocks": (without("q"), "'q'"),
     "no second layer": (without("model.v"), "no entry 'model.v'"),
+    "no entry that older files lack": (without("eps_error"), "no entry 'eps_error'"),
     "no weights": (without("spectrum.p"), "no entry 'spectrum.p'"),
     "a rate below zero": (edited_head(model__eta=-1.0), "eta = -1"),
     "no rate": (edited_head(model__eta=None), "'eta'"),

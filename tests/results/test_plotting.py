@@ -372,7 +372,7 @@ def test_names_of_plateaus_keep_clear_of_the_curve(begin, end, sides):
 
 
 def test_names_of_plateaus_keep_clear_of_each_other():
-    """The second lies on the other side of the line, the third has no room."""
+    """The second lies on the other side of the line, the third is left out."""
     ax = plt.figure().add_subplot()
     ax.plot([0, 100], [1, 0])
     for growing in (1, 2, 3):

@@ -11,7 +11,6 @@ from overlaps.simulators.direct import direct_run
 from overlaps.simulators.dispatch import SimulationSpec, ensemble, specify
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Dimmed(ov.Model):
     """Linear units whose inputs come through a device, x -> gain x, for students and teachers."""
 
@@ -53,7 +52,9 @@ def test_a_model_from_outside_brings_its_plan(tmp_path):
 def test_options_that_a_model_has_not_are_refused_with_those_it_has():
     models = ov.committee_machine(1, 1, eta=0.5), ov.hidden_manifold(1, 1, ratio=0.5, nodes=3, eta=0.5)
     rest = dict(N=20, alpha=(0, 1), rng=1)
-    with pytest.raises(ValueError, match="latents, center belong to HiddenManifold; expected for a Model: none"):
+    with pytest.raises(
+        ValueError, match="latents, center belong to HiddenManifold; expected for a Model: rows, rows_test"
+    ):
         ov.simulate(models[0], latents=len, center=True, **rest)
     with pytest.raises(ValueError, match="offset belong to Dimmed; expected for a HiddenManifold: weights, latents"):
         ov.simulate(models[1], offset=0.0, **rest)

@@ -1,14 +1,16 @@
 """The reduced simulator: path by path against explicit weights, in law against direct SGD, exact linear moments."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers import few
 from scipy.linalg import qr
 from scipy.stats import ks_2samp
 
 import overlaps as ov
-from overlaps.simulators import reduced
+from overlaps.simulators import _reduced, direct, reduced
 from overlaps.simulators.reduced import reduced_run
 from overlaps.simulators.steps import Rates
 
@@ -17,13 +19,18 @@ SPHERES = RULE | {"weight_decay": (0.0, 0.4), "constraint": "sphere"}
 SMOOTH = ov.Activation.from_function(np.tanh, lambda x: 1 / np.cosh(x) ** 2)
 
 
+def forces(model, W, W_star, v, x, xi):
+    """F (runs, b, K), fields lam and errors delta of the samples."""
+    lam, nu = (x @ w.swapaxes(-1, -2) / np.sqrt(x.shape[2]) for w in (W, W_star))
+    delta = np.einsum("rk,rbk->rb", v, model.activation.g(lam)) - model.teacher_activation.g(nu) @ model.v_star - xi
+    return -model.eta * v[:, None] * model.activation.dg(lam) * delta[:, :, None], lam, delta
+
+
 def direct_step(model, W, W_star, v, x, xi):
     """One step of SGD as the equations say it, for many runs: W (runs, K, N), v (runs, K), x (runs, b, N)."""
     N, b = W.shape[2], x.shape[1]
     kappa, kappa_v = model.weight_decay
-    lam, nu = x @ W.swapaxes(1, 2) / np.sqrt(N), x @ W_star.T / np.sqrt(N)
-    delta = np.einsum("rk,rbk->rb", v, model.activation.g(lam)) - model.teacher_activation.g(nu) @ model.v_star - xi
-    F = -model.eta * v[:, None] * model.activation.dg(lam) * delta[:, :, None]
+    F, lam, delta = forces(model, W, W_star, v, x, xi)
     dW = F.swapaxes(1, 2) @ x / (b * np.sqrt(N))
     dv = -model.eta_v / (b * N) * np.einsum("rbk,rb->rk", model.activation.g(lam), delta)
     if model.spherical:
@@ -105,8 +112,9 @@ class Machine:
         s, self.sizes = np.array(model.spectrum.s), model.spectrum.block_sizes(N)
         self.teachers, self.students = reduced.frames(start, s, self.sizes)
         self.v = np.array(start.v)
-        self.normal, dof = reduced._random_coordinates(self.sizes, model.K, model.M, model.batch_size)
-        self.x, self.noise = reduced.draw(rng, steps, self.normal, dof, model.noise)
+        self.spaces = reduced._spaces(self.sizes, model.K, model.M)
+        drawn = [reduced.draw(rng, model.batch_size, self.spaces, model.noise) for _ in range(steps)]
+        self.x, self.outside, self.noise = (np.concatenate(parts)[:steps] for parts in zip(*drawn, strict=True))
         self.drawn = self.x.copy()  # the steps overwrite x
         self.v, functions = reduced.step_arguments(model, self.v)
         self._advance = reduced._stepper(model, N, s, self.teachers, self.students, self.v, functions)
@@ -114,7 +122,20 @@ class Machine:
 
     def step(self, t):
         """Make step t."""
-        self._advance(self.x, self.noise, t, t + 1, self.rates.take(1)[0])
+        self._advance((self.x, self.outside, np.ones((1, 1, 1))), self.noise, t, t + 1, self.rates.take(1)[0])
+
+    def rest(self, t, e, F):
+        """The rows (b, .) outside the frame that step t stands for, along any orthonormal vectors, of forces F (b, K).
+
+        b > n rows have the directions of the forces in common: F = Q U with a positive diagonal of U, rows Q B.
+        A student that no sample moves has no direction.
+        """
+        B, moves = self.outside[t, e], F.any(axis=0)
+        if len(F) <= len(B):
+            return B
+        Q, (directions, U) = np.zeros_like(F), np.linalg.qr(F[:, moves])
+        Q[:, moves] = directions * np.where(np.diag(U) < 0, -1.0, 1.0)
+        return Q @ B
 
     def coordinates(self, e):
         """Coordinates (M + K, M + K) of teachers and students in eigenspace e, one unit per row."""
@@ -158,19 +179,21 @@ def follow_the_path(case, activation, steps):
     N, d = W.shape[1], model.K + model.M
     machine = Machine(model, start, N, steps, np.random.default_rng(2))
     W, v = W[None], np.array(model.v)[None]
-    edges = np.concatenate([[0], np.cumsum(machine.sizes)])
+    edges, moved = np.concatenate([[0], np.cumsum(machine.sizes)]), 0.0
     for t in range(steps):
-        x = np.empty((model.batch_size, N))
+        x, rests = np.empty((model.batch_size, N)), []
         for e, (a, b) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
-            used = machine.normal[e, 0, :d]
+            used, root = machine.spaces[0][e], np.sqrt(model.spectrum.s[e])
             rows = np.concatenate([W_star[:, a:b], W[0, :, a:b]]) / np.sqrt(N)
             frame = frame_of(machine.coordinates(e)[:, used], rows)
-            outside = np.linalg.svd(frame)[2][len(frame) :]  # an orthonormal basis of the rest of the eigenspace
-            width = min(model.batch_size, len(outside))
-            drawn = machine.drawn[t, e]
-            assert not drawn[:, d + width :].any() and not drawn[:, :d][:, ~used].any()
-            parts = drawn[:, :d][:, used] @ frame + drawn[:, d : d + width] @ outside[:width]
-            x[:, a:b] = np.sqrt(model.spectrum.s[e]) * parts
+            rests.append(root * np.linalg.svd(frame)[2][len(frame) :])  # an orthonormal basis of the rest
+            assert not machine.drawn[t, e, :, :d][:, ~used].any()
+            x[:, a:b] = root * machine.drawn[t, e, :, :d][:, used] @ frame
+        F = forces(model, W, W_star, v, x[None], machine.noise[t][None])[0][0]  # of the parts in the frames alone
+        for e, (a, b) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+            rest = machine.rest(t, e, F)
+            assert not rest[:, len(rests[e]) :].any()
+            x[:, a:b] += rest[:, : len(rests[e])] @ rests[e][: rest.shape[1]]
         machine.step(t)
         W, v = direct_step(model, W, W_star, v, x[None], machine.noise[t][None])
         q, r = overlaps_of(W, W_star, machine.sizes)
@@ -179,19 +202,98 @@ def follow_the_path(case, activation, steps):
         np.testing.assert_allclose(got_q, q[0], rtol=0, atol=1e-12 * np.abs(q).max())
         np.testing.assert_allclose(got_r, model.spectrum.s[:, None, None] * r[0], rtol=0, atol=1e-12 * np.abs(r).max())
         np.testing.assert_allclose(machine.v, v[0], rtol=0, atol=1e-12)
+        moved = max(moved, np.abs(got_r - start.r).max())
     asleep = not (start.q.any() or activation.dg(np.zeros(1))[0])  # relu and quadratic students of zero weight
-    assert asleep or np.abs(got_r - start.r).max() > 1e-3
+    assert asleep or moved > 1e-3
 
 
 @pytest.mark.parametrize("sizes", [[9, 4], [5, 2]])
-def test_products_of_samples_are_those_of_gaussian_vectors(sizes):
-    """E[x_i.x_j] = n delta_ij and E[(x_i.x_j)^2] = n, or n (n + 2) for i = j, in blocks of n and batches of 4."""
-    normal, dof = reduced._random_coordinates(sizes, 2, 1, 4)
-    x = reduced.draw(np.random.default_rng(3), 4000, normal, dof, 0.3)[0]
-    gram, same = x @ x.swapaxes(2, 3), np.eye(4)
+def test_products_of_the_vectors_outside_are_those_of_gaussian_vectors(sizes):
+    """E[z_i.z_j] = n delta_ij and E[(z_i.z_j)^2] = n, or n (n + 2) for i = j, in the n dimensions outside the frame."""
+    spaces = reduced._spaces(np.array(sizes), 2, 1)
+    rng, same = np.random.default_rng(3), np.eye(2)
+    z = np.concatenate([reduced.draw(rng, 4, spaces, 0.3)[1] for _ in range(30)])[:4000]
+    assert z.shape == (4000, 2, 2, 2)
+    gram = z @ z.swapaxes(2, 3)
     for n, found in zip(sizes, np.moveaxis(gram, 1, 0), strict=True):
+        n = max(n - 3, 0)
         for values, mean in ((found, n * same), (found**2, n + (n * n + n) * same)):
-            assert np.all(np.abs(values.mean(axis=0) - mean) < 4.5 * values.std(axis=0) / np.sqrt(4000))
+            assert np.all(np.abs(values.mean(axis=0) - mean) <= 4.5 * values.std(axis=0) / np.sqrt(4000))
+
+
+TOKENS = [[1.0, 0.6, -0.3], [0.6, 1.0, 0.1], [-0.3, 0.1, 1.0]]
+UNEQUAL = blocks([3, 5], [1.6, 0.7])
+BATCHES = {  # b, and a model in two blocks of 3 and 5 coordinates
+    "fewer than students": (2, "committee", {"v": [1.0, 0.7, 0.5]}),
+    "as many as students": (2, "committee", {"v": [1.0, 0.6]}),
+    "more than students": (5, "committee", {"v": [1.0, 0.6]}),
+    "more than N": (30, "committee", {"v": [1.0, 0.6]}),
+    "a student without force": (5, "committee", {"v": [0.0, 0.8]}),
+    "variances by class": (6, "classes", {}),
+    "tokens": (4, "tokens", {"token_covariance": TOKENS}),
+    "tokens by block": (4, "tokens", {"token_covariance": [TOKENS, 0.7 * np.eye(3) + 0.3]}),
+    "Mixed": (6, "mixed", {}),
+}
+
+
+def with_batches(b, kind, options):
+    """A model of this kind with batches of b samples, and a start."""
+    learning = {"eta": 3.0, "batch_size": b, "spectrum": UNEQUAL, "noise": 0.2}
+    if kind == "tokens":
+        del learning["noise"]
+        model = ov.learner(ov.rules.attention(3, options["token_covariance"]), **learning)
+    elif kind == "classes":
+        model = ov.gaussian_mixture(
+            2, 1, gram=0.3 * np.tile(np.eye(2), (2, 1, 1)), weights=[0.3, 0.7], labels=[0.5, -0.4], v_star=[0.8],
+            ratios=[[0.5, 2.0], [1.5, 0.4]], **learning,
+        )  # fmt: skip
+    else:
+        model = ov.committee_machine(len(options.get("v", [1, 1])), 1, v_star=[0.9], **learning, **options)
+    if kind == "mixed":
+        other = dataclasses.replace(model, spectrum=ov.Spectrum(s=[0.4, 2.0], p=UNEQUAL.p))
+        model = ov.Mixed([model, other], shares=[0.5, 0.5])
+    return model, model.random_start(N=8, rng=1)
+
+
+@few("case, runs", [("variances by class", 150), ("tokens", 150), *((case, 1500) for case in BATCHES)], quick=2)
+@pytest.mark.filterwarnings("ignore:eta max")
+@pytest.mark.usefixtures("short_runs")
+def test_moments_of_a_batch_are_those_of_direct_sgd(case, runs, monkeypatch):
+    """Means and second moments of all overlaps after one step in 8 dimensions, in two samples of runs.
+
+    Within four standard errors: there are four hundred of them.
+    """
+    monkeypatch.setattr(direct, "DIRECT", direct.DIRECT._replace(chunk_normals=1))
+    model, start = with_batches(*BATCHES[case])
+    samples = []
+    for method in ("direct", "reduced"):
+        ends = ov.simulate(model, N=8, alpha=[1 / 8], rng=2, start=start, runs=runs, method=method)
+        samples.append(np.concatenate([ends.q.reshape(runs, -1), ends.r.reshape(runs, -1)], axis=1))
+    samples = np.array(samples) - samples[0].mean(axis=0)
+    moments = np.concatenate([samples, samples**2, samples * np.roll(samples, 1, axis=2)], axis=2)
+    error = np.hypot(*moments.std(axis=1, ddof=1)) / np.sqrt(runs)
+    assert np.all(np.abs(np.subtract(*moments.mean(axis=1))) <= 4 * error + 1e-12)
+
+
+@pytest.mark.parametrize("K, samples, T", [(3, 2, 1), (2, 7, 1), (2, 4, 3), (3, 1, 2), (4, 9, 1)])
+def test_rows_are_absorbed_at_once(K, samples, T):
+    """Gram matrix (H + F^T x)(H + F^T x)^T + U^T B B^T U with U from NumPy's factor of root^T c F, up to rounding."""
+    rng, M, rows = np.random.default_rng(5), 2, samples * T
+    n, outside = min(rows, K), np.tril(rng.standard_normal((min(rows, K),) * 2))
+    students = np.triu(rng.standard_normal((M + K + 1, K)), -M)
+    students[-1] = 0
+    x, F = rng.standard_normal((rows, M + K + 1)), rng.standard_normal((rows, K))
+    F[:, -1] *= rows != 7  # a student without force
+    root = np.linalg.cholesky(0.6 * np.eye(T) + 0.4)
+    D = np.kron(np.eye(samples), root).T @ (x[:, -1:] * F)
+    U = np.linalg.qr(D)[1] if rows > K else D
+    U = U * (np.where(np.diag(U) < 0, -1.0, 1.0)[:, None] if rows > K else 1.0)
+    inside = students[:-1] + 0.3 * x[:, :-1].T @ F
+    expected = inside.T @ inside + 0.09 * U.T @ outside @ outside.T @ U
+    _reduced.absorb_rows(students, x, outside, root, M, 0.3, F, _reduced.work_arrays(rows, K, n))
+    np.testing.assert_allclose(students.T @ students, expected, rtol=0, atol=1e-13 * np.abs(expected).max())
+    np.testing.assert_allclose(students[:M], inside[:M], rtol=0, atol=1e-13 * np.abs(expected).max())
+    assert not np.tril(students[M:], -1).any()
 
 
 @pytest.mark.slow
@@ -214,7 +316,8 @@ def test_one_step_identities_over_a_long_run(case):
         g, dg = model.activation.g(lam.sum(0)), model.activation.dg(lam.sum(0))
         delta = g @ v - model.teacher_activation.g(nu.sum(0)) @ model.v_star - machine.noise[t]
         F = -model.eta * v * dg * delta[:, None] / (b * N)
-        gram = machine.drawn[t] @ machine.drawn[t].swapaxes(1, 2)  # x_i . x_j / s, all of it, also outside the frame
+        rows = [np.hstack([machine.drawn[t, e, :, :-1], machine.rest(t, e, F)]) for e in range(len(s))]
+        gram = np.array([x @ x.T for x in rows])  # x_i . x_j / s, all of it, also outside the frame
         cross = F.T @ lam
         q = (1 - c) ** 2 * q + (1 - c) * (cross + cross.swapaxes(1, 2)) + s[:, None, None] * (F.T @ gram @ F)
         r = (1 - c) * r + F.T @ nu

@@ -204,3 +204,16 @@ def test_a_state_of_a_run_has_the_readout_of_its_record():
     state = runs.state(1, 2)
     assert np.array_equal(state.v, runs.v[1, 2]) and not np.array_equal(state.v, model.v)
     np.testing.assert_allclose([state.Q, state.S[:2, :2]], 2 * [runs.Q[1, 2]], rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["direct", "reduced"])
+def test_a_seed_is_an_sfc64_and_a_generator_is_used_as_it_is(method):
+    model = ov.committee_machine(1, 1, eta=0.5)
+
+    def run(rng):
+        return ov.simulate(model, N=20, alpha=[0, 1], rng=rng, method=method).Q
+
+    assert np.array_equal(run(3), run(np.random.Generator(np.random.SFC64(3))))
+    own = np.random.default_rng(3)
+    assert np.array_equal(run(np.random.default_rng(3)), run(own)) and not np.array_equal(run(3), run(own))
+    assert not np.array_equal(run(own), run(own))  # it spawns other children each time

@@ -7,8 +7,6 @@ import pytest
 from helpers import few
 
 import overlaps as ov
-from overlaps.simulators import direct
-from overlaps.simulators.reduced import _random_coordinates, draw
 
 R = ov.rules
 TWO = ov.Spectrum(s=[1.6, 0.4], p=[0.5, 0.5])
@@ -102,23 +100,6 @@ def test_attention_by_sgd_follows_the_flow(name, method, N):
     make, options, blocks = SLOW[name]
     model = ov.learner(make(), eta=0.5, spectrum=TWO, **options)
     assert gaps(model, ov.State.from_blocks(model, **blocks), N, 24, method, rtol=1e-4, seed=7) < 3
-
-
-def test_the_rest_of_the_tokens_is_a_wishart_matrix():
-    """Gram matrices of the parts outside the frame: mean n c, variance of G_ab n (c_aa c_bb + c_ab^2)."""
-    c = np.array([[1.0, 0.6, -0.3], [0.6, 1.0, 0.1], [-0.3, 0.1, 1.0]])
-    rule, sizes, T, n = R.attention(3, c), np.array([40]), 3, 40 - 2
-    normal, dof = _random_coordinates(sizes, 1, 1, 2 * T)  # a batch of two samples
-    x, _ = draw(np.random.default_rng(3), 20_000, normal, dof, 0.0)
-    x = direct.correlated(x, rule.token_root)[:, 0]
-    assert np.all(np.triu(x[:, :, 2:], 1) == 0)
-    G = x[:, :, 2:] @ x[:, :, 2:].swapaxes(1, 2)
-    whole = np.kron(np.eye(2), c)
-    np.testing.assert_allclose(G.mean(axis=0), n * whole, rtol=0, atol=5 * np.sqrt(2 * n / 20_000))
-    spread = n * (1 + whole**2)
-    np.testing.assert_allclose(G.var(axis=0), spread, rtol=0.08)  # five standard errors of a variance
-    frame = x[:, :, :2]
-    np.testing.assert_allclose(np.einsum("taj,tbj->ab", frame, frame) / 40_000, whole, rtol=0, atol=5 / 200)
 
 
 def test_every_eigenspace_has_the_root_of_its_own_covariance():

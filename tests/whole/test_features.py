@@ -16,6 +16,7 @@ from overlaps.models.features import FEATURES, FUNCTIONS, IMPLIED, REFUSED, appl
 from overlaps.theory import cayley_hamilton, linear, plateau
 
 TIMES = [0.0, 0.3, settings.END]
+ROWS = np.random.default_rng(1).standard_normal((200, settings.SIZE))
 SLOW = "tokens", "tokens_by_block"  # a closure of four fields by quadrature takes milliseconds
 # What a feature changes beside itself, so that a neutral value of one takes the other away.
 SAME = {
@@ -50,6 +51,11 @@ def simulated(model, start, schedule, options, method="direct"):
     return ov.simulate(model, N=settings.SIZE, alpha=TIMES, rng=1, start=start, method=method, schedule=schedule)
 
 
+def on_rows(model, start, schedule, options):
+    options = {} if "rule" in features_of(problems(model)[0]) else {"rows_test": ROWS[:50]}
+    return ov.simulate(model, N=settings.SIZE, alpha=TIMES, rng=1, start=start, schedule=schedule, rows=ROWS, **options)
+
+
 def closure(model, start, *_):
     means = {"means": np.full(model.K + model.M, 0.1), "label": 0.3} if getattr(model, "n_classes", 0) else {}
     return ov.closure(model, start.Q, start.R, start.T, **means)
@@ -71,6 +77,7 @@ CALLS = {
     "method = 'structured'": lambda *x: solve(*x, method="structured"),
     "simulate": simulated,
     "method = 'reduced'": lambda *x: simulated(*x, method="reduced"),
+    "simulate(rows=)": on_rows,
     "closure": closure,
     "field_average": lambda m, s, f, o: (
         ov.field_average(solve(m, s, f, o), product) if f else ov.field_average(s, product, model=m)

@@ -313,8 +313,8 @@ def archived_trajectory():
 
 def archived_ensemble():
     model = archived_model()
-    start = archived_start(model)
-    return ov.simulate(model, N=30, alpha=[0, 1, 2], rng=1, start=start, runs=2, method="direct")
+    start, rng = archived_start(model), np.random.default_rng(1)  # what a seed was in that version
+    return ov.simulate(model, N=30, alpha=[0, 1, 2], rng=rng, start=start, runs=2, method="direct")
 
 
 ARCHIVED = {"trajectory-0.1.0.npz": archived_trajectory, "ensemble-0.1.0.npz": archived_ensemble}

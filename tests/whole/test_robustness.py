@@ -759,7 +759,7 @@ def no_work(monkeypatch):
         raise Exploded
 
     for module, *names in (
-        ("integrators.run", "_drive"),
+        ("integrators.run", "_steps"),
         ("simulators.runs", "_map_runs"),
         ("sweeps.grid", "run_all"),
         ("static.bayes.student", "train"),

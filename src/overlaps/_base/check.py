@@ -240,8 +240,19 @@ def symmetric(name, value):
         )
 
 
+def positive_definite(value):
+    """Whether matrices (..., n, n) have a Cholesky decomposition, which costs less than their eigenvalues."""
+    try:
+        np.linalg.cholesky(value)
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
 def positive_semidefinite(name, value, hint):
     """Matrices (..., n, n) without eigenvalue below -1e-8 times the trace."""
+    if positive_definite(value):
+        return
     lowest = np.linalg.eigvalsh(value)[..., 0]
     trace = np.trace(value, axis1=-2, axis2=-1)
     worst = np.argmax(LIMITS.psd_tol * -trace - lowest)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from numba.core import config
+from numba import config
 
 try:
     import grp

@@ -29,7 +29,8 @@ from numba.core import event
 
 from .folders import PACKAGE, UNWRITABLE, why_unsafe, writable
 from .kernel_cache import KernelCache, content
-from .lazy_compilation import Kernel, has_entry_points, lock, make_lazy
+from .lazy_compilation import in_memory, make_lazy
+from .numba_internals import Kernel, Pipeline, counting, lock, set_cache, tried
 
 # types of kernels with declared signatures
 REAL, INT, BOOL = types.float64, types.int64, types.boolean
@@ -58,11 +59,11 @@ def jit(function=None, *, fast=False, inline=False, no_reference_counting=False,
             f, fast=fast, inline=inline, no_reference_counting=no_reference_counting, cost=cost, python=python
         )
     options = {"error_model": "numpy", "fastmath": FAST_MATH if fast else False, "nogil": True}
-    options |= {"inline": "always" if inline else "never", "_nrt": not no_reference_counting}
-    kernel = njit(**options)(function)
+    options |= {"inline": "always" if inline else "never", **counting(not no_reference_counting)}
+    kernel = njit(pipeline_class=Pipeline, **options)(function)
     if hasattr(kernel, "compile"):  # with NUMBA_DISABLE_JIT kernels are plain functions
         kernel.__class__ = Kernel
-        kernel._cache = KernelCache(kernel)
+        set_cache(kernel, KernelCache(kernel))
         kernel.python = python
         if cost is not None:
             make_lazy(kernel, cost)
@@ -77,7 +78,7 @@ def jit_user(function, *use):
 
     ``use`` distinguishes kernels that are compiled for different arguments.
     """
-    kernel = njit(error_model="numpy", nogil=True)(function)
+    kernel = njit(error_model="numpy", nogil=True, pipeline_class=Pipeline)(function)
     if not hasattr(kernel, "compile"):
         return kernel
     kernel.__class__ = Kernel
@@ -117,7 +118,7 @@ def compile_once(kernel, signature):
     the first has compiled it.
     """
     with lock:  # with NUMBA_DISABLE_JIT kernels are plain functions
-        if hasattr(kernel, "compile") and not has_entry_points(kernel, signature):
+        if hasattr(kernel, "compile") and not in_memory(kernel, signature):
             kernel.compile(signature)
             kernel.disable_compile()
 
@@ -149,7 +150,7 @@ class _CompilationListener(event.Listener):
             self.began, self.collects = perf_counter(), gc.isenabled()
             gc.disable()
             if self.count and not messages and os.environ.get("OVERLAPS_QUIET", "0") == "0":
-                delay, is_cached = JIT_OPTIONS.message_delay - self.seconds, isinstance(kernel._cache, KernelCache)
+                delay, is_cached = JIT_OPTIONS.message_delay - self.seconds, kernel.cache is not None
                 self.timer = Timer(max(delay, 0.0), _print_message, [is_cached])
                 self.timer.daemon = True
                 self.timer.start()
@@ -172,11 +173,11 @@ event.register("numba:compile", watch)
 
 def _print_message(is_cached):
     """Print that kernels are being compiled; kernels of the library are cached on the disk if a folder is writable."""
-    when = "in every process, for they hold a function of yours"
-    if is_cached and writable():
+    when, fault = "in every process, for they hold a function of yours", tried.fault or why_unsafe()
+    if is_cached and writable() and not fault:
         when = "once per machine; 'python -m overlaps warm' does it ahead"
     elif is_cached:
-        when = f"in every process, as {why_unsafe() or UNWRITABLE} (NUMBA_CACHE_DIR)"
+        when = f"in every process, as {fault or f'{UNWRITABLE} (NUMBA_CACHE_DIR)'}"
     if not messages:
         messages.append(f"overlaps: compiling kernels, {when}.")
         print(messages[0], file=sys.stderr, flush=True)

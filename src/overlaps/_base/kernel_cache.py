@@ -9,11 +9,11 @@ Comments, moved lines and other paths do not change it; an edit of a kernel chan
 One file holds one kernel for one signature and one processor, ``<name>-<kernel>-<signature and processor>.nbc``.  It is
 written under another name and then renamed, so that processes may share the folder; versions of a kernel coexist.
 A checksum follows the machine code, because code with a flipped bit would crash the process or change results.
+numba's own cache has an index instead of names, no checksum, and raises an error if the index cannot be read.
 """
 
 import hashlib
 import os
-import pickle
 import sys
 import time
 from contextlib import contextmanager, suppress
@@ -29,12 +29,10 @@ except ImportError:  # Windows
 import llvmlite
 import numba
 import numpy as np
-from numba.core import config
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, dumps
-from numba.core.compiler import CompileResult
-from numba.core.dispatcher import Dispatcher
+from numba import config
+from numba.extending import is_jitted
 
-from . import folders, partial_compilation
+from . import folders, numba_internals
 from .bytecode import of_code
 from .folders import PACKAGE, folder
 
@@ -43,6 +41,7 @@ class CacheOptions(NamedTuple):
     """Numbers and names of the cache."""
 
     digits: int = 24  # length of a fingerprint in the name of a file: 96 bits
+    layout: int = 2  # increased when code that is compiled or stored in another way must not be found
     checksum_bytes: int = 32
     # Seconds that a process waits while another compiles the same kernel. Smaller: both compile; larger: a suspended
     # process makes others wait. After one timeout a process waits no more, because it needs many kernels.
@@ -75,7 +74,9 @@ def fingerprint(kernel):
     if digest is None:
         found = set()
         _collect(kernel, found)
-        settings = " ".join((CACHE.versions, *(f"{k}={getattr(config, k, None)}" for k in CACHE.settings)))
+        settings = " ".join(
+            (str(CACHE.layout), CACHE.versions, *(f"{k}={getattr(config, k, None)}" for k in CACHE.settings))
+        )
         digest = hashlib.sha256(f"{settings} {_name(kernel)}".encode() + b"".join(sorted(found))).digest()
         kernel._fingerprint = digest
     return digest
@@ -99,7 +100,9 @@ def _of_kernel(kernel):
     """(Hash of the kernel's content without its callees, kernels that it names)."""
     if "_content" not in vars(kernel):
         function = kernel.py_func
-        options = sorted((k, sorted(v) if isinstance(v, set) else v) for k, v in kernel.targetoptions.items())
+        options = sorted(
+            (k, sorted(v) if isinstance(v, set) else v) for k, v in numba_internals.options(kernel).items()
+        )
         texts, reached = [repr(options), *of_code(function.__code__)], []
         for key in sorted(_names(function.__code__)):
             if key in function.__globals__:
@@ -112,7 +115,7 @@ def _of_kernel(kernel):
 
 def content(kernel):
     """Bytes that identify a kernel and all that it reaches in this process, also among kernels of one name."""
-    if isinstance(kernel._cache, KernelCache):
+    if isinstance(getattr(kernel, "cache", None), KernelCache):
         return fingerprint(kernel)
     digest, reached = _of_kernel(kernel)
     return hashlib.sha256(digest + b"".join(content(x) for x in reached if x is not kernel)).digest()
@@ -125,7 +128,7 @@ def _names(code):
 
 def _of_value(value, reached):
     """Text for the value of a global; kernels are added to ``reached``.  A value of an unsupported type is an error."""
-    if isinstance(value, Dispatcher):
+    if is_jitted(value):
         reached.append(value)
         return _name(value)
     if isinstance(value, np.ndarray):
@@ -137,7 +140,7 @@ def _of_value(value, reached):
         return type(value).__name__ + repr(value)
     if isinstance(value, FunctionType) and _package(value.__module__) == PACKAGE:
         module = sys.modules[value.__module__]  # a function with an overload for kernels in its module
-        reached += [other for other in vars(module).values() if isinstance(other, Dispatcher)]
+        reached += [other for other in vars(module).values() if is_jitted(other)]
         return _source(module)
     if isinstance(value, ModuleType) and _package(value.__name__) in CACHE.stable_packages:
         return _source(value) if _package(value.__name__) == PACKAGE else value.__name__
@@ -169,53 +172,41 @@ def _source(module):
 # the files ------------------------------------------------------------------------------------------------------------
 
 
-class _Impl(CompileResultCacheImpl):
-    """Treatment of machine code by numba before it is written and after it is read."""
+class KernelCache:
+    """The cache of one kernel, with the methods of numba's; nothing is read or computed before the kernel is needed."""
 
     def __init__(self, kernel):
-        code = kernel.py_func.__code__
-        self._lineno, self._locator = code.co_firstlineno, SimpleNamespace(_py_file=code.co_filename)  # for warnings
-
-
-class KernelCache(FunctionCache):
-    """The cache of one kernel; nothing is read or computed before the kernel is needed."""
-
-    kind, rebuild = "", staticmethod(CompileResult._rebuild)
-
-    def __init__(self, kernel):
-        self._name, self._py_func, self._kernel = repr(kernel.py_func), kernel.py_func, kernel
-        self._impl, self.complete_cache = _Impl(kernel), self
-        self.enable()
-
-    @cached_property
-    def partial_cache(self):
-        """The cache of the same kernel without entry points, for its callers."""
-        return PartialCache(self)
+        self.kernel = kernel
 
     @property
-    def _cache_path(self):
-        return folder()
+    def cache_path(self):
+        """The folder, or None if nothing can be kept."""
+        return None if numba_internals.why_unsupported() else folder()
 
     @cached_property
     def _stem(self):
-        name = self._py_func.__qualname__.replace("<", "").replace(">", "")
-        return f"{name}-{fingerprint(self._kernel).hex()[: CACHE.digits]}"
+        name = self.kernel.py_func.__qualname__.replace("<", "").replace(">", "")
+        return f"{name}-{fingerprint(self.kernel).hex()[: CACHE.digits]}"
 
-    def file(self, sig, context):
-        """Path of the machine code for a signature on this processor, whether it is there or not."""
+    def file(self, sig):
+        """Path of the code for a signature on this processor, whether it is there or not; None without a folder."""
+        processor = numba_internals.processor(self.kernel)
+        if processor is None or folder() is None:
+            return None
         kind = str(sig) + "".join(map(_fields, getattr(sig, "args", sig)))
-        key = hashlib.sha256(repr((kind, context.codegen().magic_tuple())).encode()).hexdigest()
-        return Path(folder(), f"{self._stem}-{key[: CACHE.digits]}{self.kind}.nbc")
+        key = hashlib.sha256(repr((kind, processor)).encode()).hexdigest()
+        return Path(folder(), f"{self._stem}-{key[: CACHE.digits]}.nbc")
 
     def holds(self, sig):
         """Whether machine code for a signature is on the disk."""
-        return folder() is not None and self.file(sig, self._kernel.targetctx).exists()
+        path = self.file(sig)
+        return path is not None and path.exists()
 
     @contextmanager
     def locked(self, sig):
         """Lock a signature: other processes that need the same code wait, and then find it on the disk."""
-        no_lock = not self._enabled or folder() is None or self.holds(sig)
-        lock = None if no_lock else f"{self.file(sig, self._kernel.targetctx)}.lock"
+        path = self.file(sig)
+        lock = None if path is None or path.exists() else f"{path}.lock"
         claim = lock and _claim(lock)
         try:
             yield
@@ -225,52 +216,38 @@ class KernelCache(FunctionCache):
                     os.unlink(lock)
                 claim.close()
 
-    def flush(self):
-        """Delete the files of this kernel, for every signature."""
-        for path in Path(folder()).glob(f"{self._stem}-*.nbc") if folder() else ():
-            path.unlink(missing_ok=True)
-
-    def _load_overload(self, sig, context):
-        if not self._enabled or folder() is None:
+    def load_overload(self, sig, _):
+        """Machine code for a signature, or None: numba then compiles it."""
+        path = self.file(sig)
+        if path is None:
             return None
-        path = self.file(sig, context)
         try:
             data = folders.read(path)
         except OSError:  # no file, or none that can be read now, such as with too many open files
             return None
-        if not _is_intact(data):
+        code, checksum = data[: -CACHE.checksum_bytes], data[-CACHE.checksum_bytes :]
+        if hashlib.sha256(code).digest() != checksum:
             return None
         try:
-            result = self.rebuild(context, *pickle.loads(data[: -CACHE.checksum_bytes]))
+            result = numba_internals.unpack(self.kernel, code)
         except Exception:  # from another numba, or without enough memory: the kernel is compiled again
             return None
         with suppress(OSError):
             os.utime(path)  # ``prune`` uses the time of the last use
         return result
 
-    def _save_overload(self, sig, data):
-        if not self._enabled or folder() is None or not self._impl.check_cachable(data):
-            return
-        code = dumps(self._impl.reduce(data))
-        with suppress(OSError):  # on a full disk, or in a deleted folder, the kernel serves this process only
-            folders.write(self.file(sig, self._kernel.targetctx), code + hashlib.sha256(code).digest())
+    def save_overload(self, sig, result):
+        """Write machine code for a signature."""
+        path = self.file(sig)
+        code = None if path is None or numba_internals.why_unsupported() else numba_internals.pack(result)
+        if code is not None:
+            with suppress(OSError):  # on a full disk, or in a deleted folder, the kernel serves this process only
+                folders.write(path, code + hashlib.sha256(code).digest())
 
-
-class PartialCache(KernelCache):
-    """The cache of one kernel without entry points, for its callers; they can use the complete kernel as well."""
-
-    kind, rebuild = "-part", staticmethod(partial_compilation.rebuild)
-
-    def __init__(self, complete_cache):
-        super().__init__(complete_cache._kernel)
-        self.complete_cache = complete_cache
-
-    def holds(self, sig):
-        """Whether code that callers can use is on the disk."""
-        return self.complete_cache.holds(sig) or super().holds(sig)
-
-    def _load_overload(self, sig, context):
-        return self.complete_cache._load_overload(sig, context) or super()._load_overload(sig, context)
+    def flush(self):
+        """Delete the files of this kernel, for every signature."""
+        for path in Path(folder()).glob(f"{self._stem}-*.nbc") if folder() else ():
+            path.unlink(missing_ok=True)
 
 
 def _claim(path):
@@ -296,11 +273,6 @@ def _claim(path):
             break
     file.close()
     return None
-
-
-def _is_intact(data):
-    """Whether the checksum at the end is that of the data before it."""
-    return hashlib.sha256(data[: -CACHE.checksum_bytes]).digest() == data[-CACHE.checksum_bytes :]
 
 
 def kernel_files():

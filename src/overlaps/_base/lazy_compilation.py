@@ -2,32 +2,30 @@
 
 Compiling the kernels of one curve takes ten to thirty seconds; the curve itself takes a fraction of a second without.
 A kernel with a ``cost`` therefore begins as a ``LazyKernel``: a call from Python runs it uncompiled, together with all
-kernels that it calls, until compiled code is available (from another kernel or from the disk) or until the estimated
-time without it exceeds a limit.  This time is estimated by ``cost`` from the sizes of the arguments, not measured, so
-that the same program does the same each time.  Then the kernel becomes numba's own dispatcher, for good: later calls
-cost nothing more.  ``OVERLAPS_JIT=always`` in the environment compiles every kernel at its first call, as
-:func:`reproducible` does.
+kernels that it calls, until compiled code is available (from another kernel or from the disk) or until the time spent
+without it exceeds that of its compilation.  Both are estimated, by ``cost`` from the sizes of the arguments and by
+``COMPILATION``, not measured, so that the same program does the same each time.  Then the kernel becomes numba's own
+dispatcher, for good: later calls cost nothing more.  ``OVERLAPS_JIT=always`` in the environment compiles every kernel
+at its first call, as :func:`reproducible` does.
+
+The steps of an integrator with its flow and closure are compiled by the same rule (``accounts``).
 
 The Python form may raise an arithmetic error where machine code returns inf or nan; the call is then repeated with
 compiled code.  For this reason a kernel with a ``cost`` fills its outputs and never reads them.
 """
 
 import os
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from functools import cache
+from contextlib import AbstractContextManager, ExitStack
+from threading import local
 from types import FunctionType, SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
-from numba import typeof, types
-from numba.core.compiler_lock import global_compiler_lock as lock  # the lock of all compilation by numba
-from numba.core.dispatcher import Dispatcher
-from numba.core.registry import CPUDispatcher
-from numba.core.sigutils import normalize_signature
+from numba import typeof
+from numba.extending import is_jitted
 
-from . import partial_compilation
 from .folders import PACKAGE
-from .signatures import interrupts
+from .numba_internals import Kernel, lock
 
 
 class LazyLimits(NamedTuple):
@@ -35,43 +33,57 @@ class LazyLimits(NamedTuple):
 
     # Limit for one call. Doubled: single calls wait longer for Python than for the compiler.
     max_call: float = 0.3
-    # Limit for all calls of one kernel. Compilation takes about as long. Halved: more short runs wait for the compiler.
-    max_total: float = 3.0
+    # Seconds of estimated calls per second of estimated compilation. Sessions take at most 1.8 times as long as with
+    # the better choice in hindsight (tests/whole/test_accounts.py). Halved: 2.0 times; doubled: 2.5 times.
+    patience: float = 0.75
     operation: float = 1.5e-7  # one operation on scalars in a loop
     numpy_call: float = 1.5e-6
 
 
 LAZY_LIMITS = LazyLimits()
+# Estimated seconds of the compilation of a kernel with all that it calls, by module and name.
+COMPILATION = {
+    "_dop853.advance": 6.0, "_dop853.begin": 1.2, "_bdf.advance": 9.7, "_bdf.newton_iteration": 8.0,
+    "_flow.flow_of_few": 1.2, "_flow.flow_of_many": 1.3, "_erf.erf_closure": 4.0, "_relu.relu_closure": 11.0,
+    "_quadratic.linear_closure": 1.7, "_quadratic.quadratic_closure": 1.7, "_numeric.numeric_closure": 6.0,
+}  # fmt: skip
+OTHER_COMPILATION = 3.0
 
 if hasattr(os, "register_at_fork"):  # a process that is forked while a thread compiles would wait for ever
     os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
-# seconds that this process has spent on uncompiled kernels (threads may lose some of them), whether kernels may run
-# uncompiled, and the number of open ``reproducible`` blocks, which forbid it
-time_spent = SimpleNamespace(seconds=0.0, is_lazy=os.environ.get("OVERLAPS_JIT", "auto") != "always", strict=0)
+# whether kernels may run uncompiled, and the number of open ``reproducible`` blocks, which forbid it
+policy = SimpleNamespace(is_lazy=os.environ.get("OVERLAPS_JIT", "auto") != "always", strict=0)
+
+
+class _TimeSpent(local):
+    seconds = 0.0  # that this thread has spent on uncompiled kernels, estimated
+
+
+time_spent = _TimeSpent()
 
 
 def compile_eagerly():
     """From here on every kernel is compiled at its first call: for batches and pools."""
-    time_spent.is_lazy = False
+    policy.is_lazy = False
 
 
 def is_lazy():
     """Whether kernels may run as Python until compiling them pays."""
-    return time_spent.is_lazy and not time_spent.strict
+    return policy.is_lazy and not policy.strict
 
 
 def reproducible() -> AbstractContextManager[object]:
-    """The same call gives the same numbers to the last bit, in all processes that share a cache of kernels.
+    """The same call gives the same numbers to the last bit, in all processes, whatever was called before.
 
     Kernels run as plain Python first and are compiled when that pays, somewhere in the middle of a session; both agree
     up to rounding, 1e-14 of the overlaps, which a plateau lets grow. From this call on every kernel is compiled before
     it runs, as with ``OVERLAPS_JIT=always`` in the environment of a process: the first call of a kind then takes the
     seconds of its compilation, once per machine.
 
-    The last digits (1e-14 of the overlaps) may change with another processor, with other versions of the libraries
-    beneath, and with a cache that was emptied and filled again by other first calls.
+    The last digits (1e-14 of the overlaps) may change with another processor, and with other versions of the libraries
+    beneath.
 
     Returns
     -------
@@ -90,74 +102,14 @@ def reproducible() -> AbstractContextManager[object]:
     """
     ending = ExitStack()
     with lock:
-        time_spent.strict += 1
+        policy.strict += 1
     ending.callback(_released)
     return ending
 
 
 def _released():
     with lock:
-        time_spent.strict -= 1
-
-
-class Kernel(CPUDispatcher):
-    """Numba's dispatcher, with stored results for compiled code that takes it as a first-class function.
-
-    Numba looks up each such function twice at each call, which takes longer than the steps of a short run.
-    """
-
-    called = False  # by a kernel that is being compiled
-
-    def compile(self, sig):
-        """Code for a signature, with entry points or only for its callers; no other process compiles it meanwhile.
-
-        Ctrl-C waits for the end of this kernel, because between LLVM and the Python around it, it would end the
-        process.
-        """
-        args = tuple(normalize_signature(sig)[0])
-        with lock, interrupts(wait=True, kernel=True):
-            partial, self.called = self.called, False
-            if args in self.overloads and partial or has_entry_points(self, args):
-                return super().compile(sig)
-            self.overloads.pop(args, None)
-            saved = self._compiler, self._cache
-            try:
-                if partial_compilation.supported():
-                    self._compiler = partial_compilation.Compiler(self, partial)
-                if partial:
-                    self._cache = getattr(self._cache, "partial_cache", self._cache)
-                with getattr(self._cache, "locked", nullcontext)(sig):
-                    return super().compile(sig)
-            finally:
-                self._compiler, self._cache = saved
-
-    def get_call_template(self, args, kws):
-        """Numba's template for a kernel that calls this one; constants and variables share one compiled form."""
-        with lock:
-            self.called = partial_compilation.supported()
-            try:
-                return super().get_call_template(tuple(map(types.unliteral, args)), kws)
-            finally:
-                self.called = False
-
-    def add_overload(self, cres):
-        """Add a compile result; a partial one is for callers, so Python and pointers do not find it."""
-        if partial_compilation.is_partial(cres):
-            self.overloads[tuple(cres.signature.args)] = cres
-        else:
-            super().add_overload(cres)
-            partial_compilation.bind_constants(cres)
-
-    def get_compile_result(self, sig):
-        """Machine code for a signature; callers pass the same object each time."""
-        stored = vars(self).setdefault("_compile_results", {})
-        if id(sig) not in stored:
-            if not has_entry_points(self, sig) and self._can_compile:
-                self.compile(sig)
-            compiled = super().get_compile_result(sig)
-            compiled.library.get_pointer_to_function = cache(compiled.library.get_pointer_to_function)
-            stored[id(sig)] = compiled, sig  # sig stays alive, so that no other object gets its id
-        return stored[id(sig)][0]
+        policy.strict -= 1
 
 
 class LazyKernel(Kernel):
@@ -192,7 +144,8 @@ def _uncompiled_form(kernel, args):
     if kernel.on_disk is None or kernel.overloads:
         kernel.on_disk = is_compiled(kernel, tuple(typeof(x) for x in args))
     kernel.last = seconds = kernel.cost(*args)
-    if kernel.on_disk or seconds > LAZY_LIMITS.max_call or kernel.seconds > LAZY_LIMITS.max_total:
+    too_long = kernel.seconds > LAZY_LIMITS.patience * compilation_seconds(kernel)
+    if kernel.on_disk or seconds > LAZY_LIMITS.max_call or too_long:
         return None
     kernel.seconds += seconds
     time_spent.seconds += seconds
@@ -203,13 +156,18 @@ def _uncompiled_form(kernel, args):
 
 def is_compiled(kernel, signature):
     """Whether machine code of a kernel for a signature is in memory or on the disk."""
-    return has_entry_points(kernel, signature) or kernel._cache.complete_cache.holds(signature)
+    return in_memory(kernel, signature) or (kernel.cache is not None and kernel.cache.holds(signature))
 
 
-def has_entry_points(kernel, signature):
-    """Whether machine code of a kernel for a signature is in memory with entry points, not only for its callers."""
-    cres = kernel.overloads.get(tuple(getattr(signature, "args", signature)))
-    return cres is not None and not partial_compilation.is_partial(cres)
+def in_memory(kernel, signature):
+    """Whether machine code of a kernel for a signature is in memory."""
+    return tuple(getattr(signature, "args", signature)) in kernel.overloads
+
+
+def compilation_seconds(kernel):
+    """Estimated seconds of the compilation of a kernel with all that it calls."""
+    name = f"{kernel.py_func.__module__.rpartition('.')[2]}.{kernel.py_func.__name__}"
+    return COMPILATION.get(name, OTHER_COMPILATION)
 
 
 _globals_by_module: dict[str, dict] = {}
@@ -233,7 +191,7 @@ def _module_globals(module, names):
     if module not in _globals_by_module:
         copies = _globals_by_module[module] = dict(names)
         for name, value in names.items():
-            if isinstance(value, Dispatcher):
+            if is_jitted(value):
                 copies[name] = _python_form(getattr(value, "python", None) or value.py_func)
             elif isinstance(value, FunctionType) and value.__module__.partition(".")[0] == PACKAGE:
                 copies[name] = _python_form(value)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._base.jit import jit, unsigned_index
+from .._base.lazy_compilation import small
 from ..gaussian.elementary import arctan2, p
 from ..gaussian.two_point import ERF, two_point
 from ._first_order import (
@@ -284,7 +285,7 @@ def erf_first_order(S, w, K, eta, eta_v, A, B, dv, scratch):
     return eps_g
 
 
-@jit(no_reference_counting=True)
+@jit(no_reference_counting=True, cost=small)
 def erf_workspace(n):
     """Length of the workspace for n fields: seven triangles, two of which contain the mean Hessian."""
     return 7 * n * (n + 1) // 2

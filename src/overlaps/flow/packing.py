@@ -1,6 +1,10 @@
 """Layout of the order parameters in one vector; outside the kernels no other module depends on it."""
 
+from functools import cache
+
 import numpy as np
+
+upper_triangle = cache(np.triu_indices)
 
 
 class Packing:
@@ -14,7 +18,7 @@ class Packing:
     def __init__(self, L, K, M, trains_v, readouts=None):
         self.shape = L, K, M
         self.trains_v, self.readouts = trains_v, readouts or K
-        self.upper = np.triu_indices(K)
+        self.upper = upper_triangle(K)
         self.triangle, self.crossed = K * (K + 1) // 2, K * M
         self.entries = self.triangle + self.crossed
         self.size = L * self.entries + self.readouts * trains_v

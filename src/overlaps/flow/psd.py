@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._base import check
+
 __all__ = ["PSDProjection", "singular"]
 
 
@@ -89,6 +91,8 @@ def singular(S, K, equal=None):
     ``equal`` are the duplicate units of the start, or None; duplicates count as one student.
     """
     Z = _correlations(S.reshape(-1, S.shape[1], S.shape[1]))[0]
+    if equal is None and check.positive_definite(Z - PSD.safe_eigenvalue * np.eye(Z.shape[1])):
+        return False
     included = np.ones(Z.shape[1], bool)
     if equal is not None:
         # the flow keeps duplicate units equal, so that only the first of each kind matters

@@ -116,6 +116,11 @@ class System(DifferentialEquation):
                 A[:], B[:], C[:], self.dv[:] = self.duplicate_units.average(A, B, C, self.dv)
         return eps_g
 
+    @property
+    def explicit(self):
+        """Whether there is no structured Jacobian."""
+        return False
+
     def no_jacobian_reason(self):
         """Why the closure has no derivatives at the y of the last ``close``, or an empty string."""
         return self.closure.no_jacobian_reason(self.S)

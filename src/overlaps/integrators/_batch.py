@@ -14,7 +14,8 @@ from numba import types
 from .._base.jit import BOOL, CUBE, INT, INTS, MATRIX, REAL, VECTOR, jit, typed_namedtuple
 from ..flow import copy
 from ..flow.velocity import FUNCTIONS, CompiledSchedule, Constants, ScheduleFactors, Work
-from ._dop853 import ADVANCE_SIGNATURE, BEGIN_SIGNATURE, K_ROW, Steps, advance, begin
+from . import _dop853
+from ._dop853 import ADVANCE_SIGNATURE, BEGIN_SIGNATURE, DOP853_INT, DOP853_REAL, INTERPOLANT, K_ROW, Steps
 from ._steps import RETURN, STEP_CHECKS, STEP_INT, STEP_REAL, Control, compile_steps, largest
 
 
@@ -60,20 +61,20 @@ class Status(NamedTuple):
 STATUS = Status()
 BATCH_SIGNATURE = types.void(
     types.FunctionType(BEGIN_SIGNATURE), types.FunctionType(ADVANCE_SIGNATURE), *FUNCTIONS, Problems.type,
-    CompiledSchedule.type, Control.type, REAL, BOOL, VECTOR, INTS, INTS, Outcome.type,
+    CompiledSchedule.type, Control.type, REAL, BOOL, VECTOR, VECTOR, INT, INTS, Outcome.type,
 )  # fmt: skip
 
 
 @jit
 def advance_batch(
-    begin, advance, flow, closure, problems, pieces, control, first_step, blocks, stops, output_stops, halt, outcome
+    begin, advance, flow, closure, problems, pieces, control, first_step, blocks, times, stops, skipped, halt, outcome
 ):
     """Advance every trajectory from its first to its last time; leave those that need a check to Python.
 
     ``control.max_overlap`` is the growth that counts as divergence, ``first_step`` its length or 0, ``blocks`` whether
-    the overlaps of all blocks are recorded.  ``pieces`` are those of one schedule for all, with its knots, which are
-    among the ``stops``; the indices of output times among the stops are ``output_stops`` (n,).  ``halt[0] != 0`` ends
-    the work.
+    the overlaps of all blocks are recorded.  ``pieces`` are those of one schedule for all.  Steps end at its knots and
+    at the last time, the ``stops``; ``times`` are the start, not recorded if ``skipped`` is 1, and the output times.
+    ``halt[0] != 0`` ends the work.
     """
     K, S, y, trains_v = problems.K, problems.S, problems.y, problems.trains_v
     n, M, groups = y.shape[1], S.shape[2] - K, S.shape[1] // S.shape[2]
@@ -81,8 +82,8 @@ def advance_batch(
     A, B, C, dv = np.zeros((groups * K, K)), np.zeros((groups * K, M)), np.zeros((groups * K, K)), np.zeros(K)
     factors, A_u, B_u, dv_u = np.ones(5), np.empty_like(A), np.empty_like(B), np.empty_like(dv)
     dS, dw = np.zeros((S.shape[1], S.shape[2])), np.zeros(problems.w.shape[1])
-    y_before, y_new, k, out = np.empty(n), np.empty(n), np.zeros((K_ROW.n_rows, n)), np.empty((stops.size, n + 2))
-    real_state, int_state = np.empty(4), np.empty(3, np.int64)
+    y_before, y_new, k, out = np.empty(n), np.empty(n), np.zeros((K_ROW.n_rows, n)), np.empty((times.size, n + 2))
+    real_state, int_state = np.empty(5), np.empty(4, np.int64)
     for b in range(len(y)):
         eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v, gradient = problems.rates[b, :10]
         constants = Constants(
@@ -96,31 +97,28 @@ def advance_batch(
         limits = Control(
             control.rtol, control.atol, control.max_step, max_overlap, control.kinked, control.level, control.slack
         )
-        real_state[STEP_REAL.t], real_state[STEP_REAL.t_before] = stops[0], stops[0]
+        real_state[STEP_REAL.t], real_state[STEP_REAL.t_before] = times[0], times[0]
         real_state[STEP_REAL.h], real_state[STEP_REAL.accumulated_error] = first_step, 0.0
         int_state[STEP_INT.next_output], int_state[STEP_INT.n_recorded], int_state[STEP_INT.evaluations] = 1, 1, 0
+        int_state[DOP853_INT.unfinished], real_state[DOP853_REAL.reach] = 0, INTERPOLANT.first_reach
         copy(y[b], out[0, :n])
         out[0, n] = 0.0
         eps_g = closure(work.S, work.w, work.parameters, K, problems.teacher, eta, eta_v, noise, False, A, B, C, dv)
         code = RETURN.pause if eps_g > control.level else RETURN.check_in_python
         if code == RETURN.pause and first_step == 0.0:
-            span = stops[-1] - stops[0]
+            span = times[-1] - times[0]
             real_state[STEP_REAL.h] = begin(flow, closure, constants, schedule, work, limits, span, steps)
             int_state[STEP_INT.evaluations] = 2
-        while code == RETURN.pause and int_state[STEP_INT.next_output] < stops.size and halt[0] == 0:
+        while code == RETURN.pause and int_state[STEP_INT.next_output] < times.size and halt[0] == 0:
             budget = STEP_CHECKS.max_evaluations
-            code = advance(flow, closure, constants, schedule, work, limits, stops, False, budget, steps)
+            code = advance(flow, closure, constants, schedule, work, limits, times, stops, False, budget, steps)
         outcome.nfev[b] = int_state[STEP_INT.evaluations]
         if code != RETURN.pause:
             outcome.status[b] = STATUS.needs_python
-        elif int_state[STEP_INT.next_output] == stops.size:
+        elif int_state[STEP_INT.next_output] == times.size:
             outcome.status[b] = STATUS.finished
-            # if only the start is requested, it is the last point, too
-            last = min(int_state[STEP_INT.n_recorded], stops.size - 1)
-            copy(y[b], out[last, :n])
-            out[last, n] = real_state[STEP_REAL.accumulated_error]
-            for j in range(output_stops.size):
-                row, to = out[output_stops[j]], outcome.records[b, j]
+            for j in range(skipped, times.size):
+                row, to = out[j], outcome.records[b, j - skipped]
                 to[size] = row[n]
                 if blocks:
                     copy(row, to[:size])
@@ -144,6 +142,6 @@ def add_up(y, s, K, M, trains_v, out):
 
 def compile_batch(flow, kernel):
     """``advance`` and the kernels of a flow and a closure, with ``advance_batch`` compiled, or read from the disk."""
-    compile_steps(flow, kernel, begin, BEGIN_SIGNATURE)
-    compile_steps(flow, kernel, advance, ADVANCE_SIGNATURE)
-    return begin, advance, *compile_steps(flow, kernel, advance_batch, BATCH_SIGNATURE)
+    compile_steps(flow, kernel, _dop853.begin, BEGIN_SIGNATURE)
+    compile_steps(flow, kernel, _dop853.advance, ADVANCE_SIGNATURE)
+    return _dop853.begin, _dop853.advance, *compile_steps(flow, kernel, advance_batch, BATCH_SIGNATURE)

@@ -6,8 +6,15 @@ the root mean square of the estimates over all entries.  Here a second criterion
 errors, in units of its own tolerance (``eps_g_error``).  The larger of the two decides whether the step is accepted,
 and sets the next length.  eps_g is a small difference of large overlaps, so accurate entries do not make it accurate.
 
-A step lands on each output time and never evaluates beyond a knot of a schedule: a stage at the knot itself reads the
-rates of the last float before it (``before_knot``), and the step from the knot evaluates its first stage again.
+Output times inside a step are read from Hairer's interpolant of order 7, at three more evaluations.  Its error is
+known: 0.13 to 0.15 of max x^4 (1 - x)^3 |F6|, with F6 the last of its seven coefficients, in the overlaps and in eps_g
+alike (323 steps; larger ratios only where both are rounding).  It is a second error of the step, in units of the same
+tolerances (``interpolation_error``).  Where it is too large, the step is made again, shorter.  As both errors are of
+order 8 in h, the ratio of the lengths that they allow changes slowly: later steps over output times take no more than
+that (``reach``).  A step ends at a single output time where that costs less.
+
+A step never evaluates beyond a knot of a schedule: a stage at the knot itself reads the rates of the last float before
+it (``before_knot``), and the step from the knot evaluates its first stage again.
 
 The closure and the flow are first-class functions: one integrator serves every kernel of their signatures, is compiled
 once and is cached on the disk.
@@ -15,14 +22,14 @@ once and is cached on the disk.
 Python makes the arrays of ``Steps`` (``compiled_steps.RungeKutta``; ``_batch`` for a thread of a batch).  ``k[0]``
 always holds the velocity at ``y``: code that changes ``y`` between two calls must fill it anew.  The first call of a
 run starts with ``STEP_INT.evaluations`` = 0 and evaluates it.  S, w, A, B in ``Work`` belong to the last evaluation,
-the end of the last step that was tried; after an accepted step they belong to ``y``, and Python reads them.
+the end of the last step that was tried.  After an accepted step S and w belong to ``y``; A and B may be those of a
+stage of the interpolant, and Python evaluates them anew.
 """
 
 from math import hypot, inf, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from scipy.integrate import DOP853
 
 from .._base.jit import BOOL, INT, INTS, MATRIX, REAL, VECTOR, jit, typed_namedtuple
 from .._base.lazy_compilation import small
@@ -30,6 +37,7 @@ from ..flow import copy, gather_groups
 from ..flow.velocity import SYSTEM, change_of_eps_g, difference_of_eps_g, velocity
 from ..models import reached
 from ._steps import RETURN, STEP_INT, STEP_REAL, Control, needs_check, parallel
+from ._tableau import N_VELOCITIES, TABLEAU
 
 
 @typed_namedtuple
@@ -46,7 +54,7 @@ class Steps(NamedTuple):
 
 
 BEGIN_SIGNATURE = REAL(*SYSTEM, Control.type, REAL, Steps.type)
-ADVANCE_SIGNATURE = INT(*SYSTEM, Control.type, VECTOR, BOOL, INT, Steps.type)
+ADVANCE_SIGNATURE = INT(*SYSTEM, Control.type, VECTOR, VECTOR, BOOL, INT, Steps.type)
 
 
 class ErrorOptions(NamedTuple):
@@ -67,29 +75,51 @@ class ErrorOptions(NamedTuple):
     min_error: float = (0.9 / 1.2) ** 8
 
 
+class InterpolantOptions(NamedTuple):
+    """Tunable numbers of the records inside a step."""
+
+    # Error of the interpolant in units of max x^4 (1 - x)^3 |F6|. Smaller: records miss rtol, because A and B in the
+    # estimate are those of a stage; larger: more steps are made again.
+    safety: float = 0.2
+    peak: float = 4**4 * 3**3 / 7**7  # max x^4 (1 - x)^3
+    # Part of a step that three evaluations cost. A step ends at a single output time if that wastes less.
+    cost: float = 3 / 12
+    # Growth of ``reach`` at each landing. Larger: the interpolant is tried more often in vain; smaller: a flow that has
+    # become smoother is noticed later.
+    recovery: float = 1.02
+    # ``reach`` before the interpolant was tried. Larger: the first steps are made again more often.
+    first_reach: float = 0.7
+
+
+class DOP853Real(NamedTuple):
+    """Index of ``real_state`` behind those of ``STEP_REAL``."""
+
+    reach: int = 4  # length of a step up to which the interpolant is accurate, over the length that errors allow; <= 1
+
+
+class DOP853Int(NamedTuple):
+    """Index of ``int_state`` behind those of ``STEP_INT``."""
+
+    unfinished: int = 3  # ``RETURN`` code of the last step, until its output times are recorded; then 0
+
+
 class StageRow(NamedTuple):
-    """Rows of k behind the 13 velocities."""
+    """Rows of k behind the velocities of a step, of which the last three belong to the interpolant."""
 
-    n_velocities: int = 13
-    error5: int = 13  # error estimate of order 5
-    error3: int = 14  # error estimate of order 3
-    zero: int = 15
-    n_rows: int = 16
-
-
-class Tableau(NamedTuple):
-    """Coefficients of the formula."""
-
-    stages: np.ndarray = np.vstack([DOP853.A, DOP853.B])  # the last one is the step itself
-    nodes: np.ndarray = np.ascontiguousarray(DOP853.C)
-    e3: np.ndarray = np.ascontiguousarray(DOP853.E3)  # error estimate of order 3
-    e5: np.ndarray = np.ascontiguousarray(DOP853.E5)  # error estimate of order 5
+    n_velocities: int = 13  # without those of the interpolant
+    error5: int = N_VELOCITIES  # error estimate of order 5
+    error3: int = N_VELOCITIES + 1  # error estimate of order 3
+    zero: int = N_VELOCITIES + 2
+    coefficients: int = N_VELOCITIES + 3  # seven of the interpolant
+    last: int = N_VELOCITIES + 9  # F6, the last of them
+    n_rows: int = N_VELOCITIES + 10
 
 
-ERROR_OPTIONS, K_ROW, TABLEAU = ErrorOptions(), StageRow(), Tableau()
+ERROR_OPTIONS, INTERPOLANT, K_ROW = ErrorOptions(), InterpolantOptions(), StageRow()
+DOP853_REAL, DOP853_INT = DOP853Real(), DOP853Int()
 
 
-@jit(no_reference_counting=True)
+@jit(no_reference_counting=True, cost=small)
 def rounding_error(h, eps_g, S, A, B, eta):
     """Size of the errors of eps_g that a shorter step than h cannot reduce; A, B are those at its end.
 
@@ -196,23 +226,168 @@ def begin(flow, closure, constants, schedule, work, control, span, steps):
 
 
 @jit(fast=True, no_reference_counting=True)
-def advance(flow, closure, constants, schedule, work, control, times, every_step, budget, steps):
+def step_error(closure, constants, schedule, work, control, h, eps_g, steps):
+    """Error of a step in units of the tolerances, and that of eps_g relative to it; S, A, B are those at its end."""
+    y, new, k = steps.y, steps.y_new, steps.k
+    err5, err3, zero = k[K_ROW.error5], k[K_ROW.error3], k[K_ROW.zero]
+    combine(zero, 1.0, TABLEAU.e5, k, K_ROW.n_velocities, err5)
+    combine(zero, 1.0, TABLEAU.e3, k, K_ROW.n_velocities, err3)
+    fifth = third = 0.0
+    for a in range(y.size):
+        scale = control.atol + control.rtol * max(abs(y[a]), abs(new[a]))
+        fifth += (err5[a] / scale) ** 2
+        third += (err3[a] / scale) ** 2
+    error = h * fifth / sqrt((fifth + 0.01 * third) * y.size) if fifth > 0.0 or third > 0.0 else fifth
+    if constants.error_size > 0.0:
+        factor = h * sqrt(fifth / (fifth + 0.01 * third)) if fifth > 0.0 else 0.0
+        change = difference_of_eps_g(closure, constants, schedule, work, new, eps_g, factor, err5)
+        scaled, left = difference_error(change, control.rtol, eps_g, constants.error_size, constants.error_noise)
+    else:
+        e5, e3 = change_of_eps_g(constants, work, err5), change_of_eps_g(constants, work, err3)
+        u, S, A, B, eta = schedule.factors[0], work.S, work.A, work.B, constants.eta
+        scaled, left = eps_g_error(e5, e3, h, u, control.rtol, eps_g, S, A, B, eta)
+    return max(error, scaled), left
+
+
+@jit(fast=True, no_reference_counting=True)
+def stages(flow, closure, constants, schedule, work, t, h, last_time, y, first, last, steps):
+    """Fill the velocities k[first:last] of a step of length h from y; return eps_g at the last one.
+
+    ``y_new`` is left at its argument, and so are S, A, B.  No rates after ``last_time`` are read.
+    """
+    eps_g = 0.0
+    for i in range(first, last):
+        combine(y, h, TABLEAU.stages[i], steps.k, i, steps.y_new)
+        at = min(t + TABLEAU.nodes[i] * h, last_time)
+        eps_g = velocity(flow, closure, constants, schedule, work, at, steps.y_new, steps.k[i])
+    return eps_g
+
+
+@jit(fast=True, no_reference_counting=True)
+def interpolant(flow, closure, constants, schedule, work, t, h, last_time, steps):
+    """Fill the coefficients of the polynomial over the step from t to t + h, which has been accepted: 3 evaluations."""
+    y, before, k, zero = steps.y, steps.y_before, steps.k, steps.k[K_ROW.zero]
+    stages(flow, closure, constants, schedule, work, t, h, last_time, before, K_ROW.n_velocities, N_VELOCITIES, steps)
+    for i in range(4):
+        combine(zero, h, TABLEAU.dense[i], k, N_VELOCITIES, k[K_ROW.coefficients + 3 + i])
+    for l in range(y.size):
+        change = y[l] - before[l]
+        k[K_ROW.coefficients, l] = change
+        k[K_ROW.coefficients + 1, l] = h * k[0, l] - change
+        k[K_ROW.coefficients + 2, l] = 2 * change - h * (k[12, l] + k[0, l])
+
+
+@jit(fast=True, no_reference_counting=True)
+def interpolate(x, before, k, y):
+    """Fill y with the polynomial at the fraction x of the step."""
+    for l in range(y.size):
+        y[l] = 0.0
+    for i in range(7):
+        factor = x if i % 2 == 0 else 1.0 - x
+        for l in range(y.size):
+            y[l] = (y[l] + k[K_ROW.last - i, l]) * factor
+    for l in range(y.size):
+        y[l] += before[l]
+
+
+@jit(no_reference_counting=True)
+def interpolation_error(closure, constants, schedule, work, control, h, eps_g, steps):
+    """Error of the interpolant in units of the tolerances; ``eps_g`` is that at y.  S and w belong to y afterwards."""
+    y, before, last, error = steps.y, steps.y_before, steps.k[K_ROW.last], 0.0
+    M, factor = work.B.shape[1], INTERPOLANT.safety * INTERPOLANT.peak
+    for a in range(y.size):
+        error = max(error, abs(last[a]) / (control.atol + control.rtol * max(abs(y[a]), abs(before[a]))))
+    error *= factor
+    differs = constants.error_size > 0.0
+    if not differs:
+        change, u = factor * abs(change_of_eps_g(constants, work, last)), schedule.factors[0]
+        rounding = rounding_error(h * u, eps_g, work.S, work.A, work.B, constants.eta)
+        error = max(error, change / (control.rtol * eps_g + rounding))
+    gather_groups(y, constants.s, constants.p, constants.K, M, constants.trains_v, work.S, work.w)
+    if differs:
+        change = difference_of_eps_g(closure, constants, schedule, work, y, eps_g, factor, last)
+        scaled, _ = difference_error(change, control.rtol, eps_g, constants.error_size, constants.error_noise)
+        error = max(error, scaled)
+    return error
+
+
+@jit(no_reference_counting=True, cost=small)
+def reach(error, h, h_next):
+    """The next ``DOP853_REAL.reach``: the interpolant over a step of length h has this error, of order h^8."""
+    longest = h * (min(10.0, 0.9 * error**-0.125) if error > 0.0 else 0.2 if error != error else 10.0)
+    return min(1.0, longest / h_next)
+
+
+@jit(no_reference_counting=True, cost=small)
+def bound_of_step(times, following, t, h, reach, bound):
+    """Where a step of length h from t has to end if output times lie inside: at the first, or within the reach."""
+    if following == times.size or times[following] >= min(t + h, bound):
+        return bound
+    longest = reach * h
+    several = following + 1 < times.size and times[following + 1] < t + longest
+    if not several and times[following] > t + longest - INTERPOLANT.cost * h:
+        return times[following]
+    return min(bound, t + longest) if reach < 1.0 else bound
+
+
+@jit(no_reference_counting=True)
+def finish_step(times, every_step, steps):
+    """Record the output times up to the end of the last step; return a ``RETURN`` code, ``step_accepted`` to go on.
+
+    ``out`` may be too small for all: the next call continues.  The end of a step that needs a check is left to Python.
+    """
+    real_state, int_state, out, n = steps.real_state, steps.int_state, steps.out, steps.y.size
+    code, t, before = int_state[DOP853_INT.unfinished], real_state[STEP_REAL.t], real_state[STEP_REAL.t_before]
+    if code == 0:
+        return RETURN.step_accepted
+    following = int_state[STEP_INT.next_output]
+    while following < times.size and times[following] < t:
+        if int_state[STEP_INT.n_recorded] == len(out):
+            return RETURN.out_full
+        row = out[int_state[STEP_INT.n_recorded]]
+        interpolate((times[following] - before) / (t - before), steps.y_before, steps.k, row[:n])
+        row[n], row[n + 1] = real_state[STEP_REAL.accumulated_error], times[following]
+        int_state[STEP_INT.n_recorded] += 1
+        following = int_state[STEP_INT.next_output] = following + 1
+    int_state[DOP853_INT.unfinished] = 0
+    at_output = following < times.size and times[following] == t
+    if at_output:
+        following = int_state[STEP_INT.next_output] = following + 1
+        real_state[DOP853_REAL.reach] = min(1.0, INTERPOLANT.recovery * real_state[DOP853_REAL.reach])
+    if code == RETURN.check_in_python:
+        return code
+    if at_output or every_step:
+        if int_state[STEP_INT.n_recorded] == len(out):
+            return RETURN.pause  # Python records this one
+        row = out[int_state[STEP_INT.n_recorded]]
+        copy(steps.y, row[:n])
+        row[n], row[n + 1] = real_state[STEP_REAL.accumulated_error], t
+        int_state[STEP_INT.n_recorded] += 1
+    return RETURN.pause if following == times.size else RETURN.step_accepted
+
+
+@jit(fast=True, no_reference_counting=True)
+def advance(flow, closure, constants, schedule, work, control, times, stops, every_step, budget, steps):
     """Step until ``budget`` evaluations are spent or the last step needs a check in Python; return a ``RETURN`` code.
 
-    k[0] is evaluated where there were no evaluations before, and again at a knot, where rates may jump.  Steps land on
-    output times; the step after them may be as long as the one that they cut short.  A step is too small below ten
-    times the distance of floats at t.
+    k[0] is evaluated where there were no evaluations before, and again at a knot, where rates may jump.  Steps end at
+    ``stops``, or earlier (``bound_of_step``); the step after them may be as long as the one that they cut short.  A
+    step is too small below ten times the distance of floats at t.
     """
-    y, new, k, real_state, int_state, out = steps.y, steps.y_new, steps.k, steps.real_state, steps.int_state, steps.out
-    rtol, atol, knots = control.rtol, control.atol, schedule.pieces.knots
-    err5, err3, zero = k[K_ROW.error5], k[K_ROW.error3], k[K_ROW.zero]
-    n, end = y.size, int_state[STEP_INT.evaluations] + budget
+    y, new, k, real_state, int_state = steps.y, steps.y_new, steps.k, steps.real_state, steps.int_state
+    knots, last_evaluation = schedule.pieces.knots, int_state[STEP_INT.evaluations] + budget
     are_parallel = control.kinked and parallel(work.S, constants.K)
     while True:
+        stepped, code = int_state[DOP853_INT.unfinished] > 0, finish_step(times, every_step, steps)
+        if code != RETURN.step_accepted:
+            return code
+        if stepped and int_state[STEP_INT.evaluations] >= last_evaluation:
+            return RETURN.pause
         t, proposed = real_state[STEP_REAL.t], real_state[STEP_REAL.h]
-        bound = times[int_state[STEP_INT.next_output]]
+        following, bound = int_state[STEP_INT.next_output], stops[reached(stops, t)]
         least = 10 * (np.nextafter(t, inf) - t)
         h_abs = max(min(proposed, control.max_step), least)
+        bound = bound_of_step(times, following, t, h_abs, real_state[DOP853_REAL.reach], bound)
         rejected = False
         last_time, first = inf, 1 if int_state[STEP_INT.evaluations] > 0 else 0
         if knots.size > 0:
@@ -225,53 +400,33 @@ def advance(flow, closure, constants, schedule, work, control, times, every_step
                 return RETURN.step_too_small
             later = min(t + h_abs, bound)
             h = h_abs = later - t
-            eps_g = 0.0
-            for i in range(first, 13):
-                at = t + TABLEAU.nodes[i] * h if i < 12 else later
-                combine(y, h, TABLEAU.stages[i], k, i, new)
-                eps_g = velocity(flow, closure, constants, schedule, work, min(at, last_time), new, k[i])
+            last = min(later, last_time)
+            eps_g = stages(flow, closure, constants, schedule, work, t, h, last, y, first, 13, steps)
             int_state[STEP_INT.evaluations] += 13 - first
             first = 1
-            combine(zero, 1.0, TABLEAU.e5, k, K_ROW.n_velocities, err5)
-            combine(zero, 1.0, TABLEAU.e3, k, K_ROW.n_velocities, err3)
-            fifth = third = 0.0
-            for a in range(n):
-                scale = atol + rtol * max(abs(y[a]), abs(new[a]))
-                fifth += (err5[a] / scale) ** 2
-                third += (err3[a] / scale) ** 2
-            error = h * fifth / sqrt((fifth + 0.01 * third) * n) if fifth > 0.0 or third > 0.0 else fifth
-            if constants.error_size > 0.0:
-                factor = h * sqrt(fifth / (fifth + 0.01 * third)) if fifth > 0.0 else 0.0
-                change = difference_of_eps_g(closure, constants, schedule, work, new, eps_g, factor, err5)
-                scaled, left = difference_error(change, rtol, eps_g, constants.error_size, constants.error_noise)
-            else:
-                e5, e3 = change_of_eps_g(constants, work, err5), change_of_eps_g(constants, work, err3)
-                u, S, A, B, eta = schedule.factors[0], work.S, work.A, work.B, constants.eta
-                scaled, left = eps_g_error(e5, e3, h, u, rtol, eps_g, S, A, B, eta)
-            error = max(error, scaled)
+            error, left = step_error(closure, constants, schedule, work, control, h, eps_g, steps)
             if error < 1.0:
                 factor = min(10.0, 0.9 * error**-0.125) if error > 0.0 else 10.0
                 h_abs *= min(1.0, factor) if rejected else factor
                 break
             h_abs *= max(0.2, 0.9 * error**-0.125) if error == error else 0.2
             rejected = True
+        landed, were_parallel = later == bound, are_parallel
+        unusual, are_parallel = needs_check(constants, work, control, new, eps_g)
         copy(y, steps.y_before)
         copy(new, y)
+        if times[following] < later:
+            interpolant(flow, closure, constants, schedule, work, t, h, last_time, steps)
+            int_state[STEP_INT.evaluations] += 3
+            error = interpolation_error(closure, constants, schedule, work, control, h, eps_g, steps)
+            real_state[DOP853_REAL.reach] = reach(error, h, h_abs)
+            if not error <= 1.0:  # make the step again
+                copy(steps.y_before, y)
+                real_state[STEP_REAL.h] = h_abs
+                continue
         copy(k[12], k[0])
-        landed = later == bound
         real_state[STEP_REAL.t], real_state[STEP_REAL.t_before] = later, t
         real_state[STEP_REAL.h] = max(h_abs, proposed) if landed else h_abs
         real_state[STEP_REAL.accumulated_error] += left
-        int_state[STEP_INT.next_output] += landed
-        were_parallel = are_parallel
-        unusual, are_parallel = needs_check(constants, work, control, y, eps_g)
-        if unusual or were_parallel or are_parallel:
-            return RETURN.check_in_python
-        finished = int_state[STEP_INT.next_output] == times.size
-        if finished or int_state[STEP_INT.evaluations] >= end or int_state[STEP_INT.n_recorded] == len(out):
-            return RETURN.pause
-        if landed or every_step:
-            row = out[int_state[STEP_INT.n_recorded]]
-            copy(y, row[:n])
-            row[n], row[n + 1] = real_state[STEP_REAL.accumulated_error], later
-            int_state[STEP_INT.n_recorded] += 1
+        check = unusual or were_parallel or are_parallel
+        int_state[DOP853_INT.unfinished] = RETURN.check_in_python if check else RETURN.step_accepted

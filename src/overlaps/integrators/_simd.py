@@ -2,7 +2,8 @@
 
 A lane whose trajectory ends takes the next one of its chunk.  Results do not depend on the composition of the batch,
 its order or the number of threads, to the last bit.  If eps_g falls below the level, Newton's method finds the end of
-the step.  A trajectory whose step may be a failure is left to Python.
+the step.  If an output time lies inside the step of any lane, all lanes evaluate the stages of the interpolant.  A
+trajectory whose step may be a failure is left to Python.
 """
 
 from math import inf, sqrt
@@ -18,8 +19,9 @@ from ..flow.simd import N_LEARNING_NUMBERS, SimdWork, change_of_eps_g, flow, gat
 from ..flow.velocity import CompiledSchedule
 from ..models import factors, reached
 from ._batch import STATUS, Outcome, add_up
-from ._dop853 import K_ROW, TABLEAU, before_knot, rounding_error_of_sums, scaled_error
+from ._dop853 import INTERPOLANT, K_ROW, before_knot, bound_of_step, reach, rounding_error_of_sums, scaled_error
 from ._steps import Control
+from ._tableau import N_VELOCITIES, TABLEAU
 
 
 class LocationOptions(NamedTuple):
@@ -34,7 +36,7 @@ class IntRow(NamedTuple):
     """Rows of ``int_state``; the second index is the SIMD lane."""
 
     trajectory: int = 0  # -1 for none
-    next_stop: int = 1
+    next_output: int = 1
     evaluations: int = 2
     n_tries: int = 3
     status: int = 4  # after the try, see ``STATUS``
@@ -62,6 +64,12 @@ class Row(NamedTuple):
     terms: int = 15
     valid: int = 16  # 1 if the overlaps are bounded and the covariance of the fields is positive
     max_overlap: int = 17
+    bound: int = 18  # where the step ends at the latest
+    reach: int = 19  # see ``DOP853Real``
+    next_length: int = 20  # length of the next step that the errors allow
+    eps_g: int = 21  # at the end of the step
+    rounding: int = 22  # rounding error of eps_g
+    change: int = 23  # change of eps_g by the last coefficient of the interpolant
 
 
 LOCATION, ROW, INT_ROW = LocationOptions(), Row(), IntRow()
@@ -88,6 +96,7 @@ class SimdState(NamedTuple):
     rows: MATRIX  # the rows of the trajectories, with ``model`` and y as views
     y: MATRIX  # packed overlaps (n, SIMD_WIDTH) at the first time of the step
     y_new: MATRIX  # packed overlaps at a stage, and at the end of the step
+    y_stage: MATRIX  # packed overlaps at a stage of the interpolant
     k: CUBE  # velocities, as in ``_dop853``
     model: MATRIX  # numbers of the flow, as in the models
     now: MATRIX  # numbers of the flow under the schedule
@@ -99,7 +108,7 @@ class SimdState(NamedTuple):
 
 ADVANCE_SIMD_SIGNATURE = types.void(
     types.FunctionType(BATCHED), Queue.type, SimdWork.type, SimdState.type, CompiledSchedule.type, Control.type, REAL,
-    BOOL, VECTOR, INTS, INTS, Outcome.type, MATRIX,
+    BOOL, VECTOR, VECTOR, INT, INTS, Outcome.type, MATRIX,
 )  # fmt: skip
 
 
@@ -140,12 +149,12 @@ def add_stages(a, k, count, new):
 
 
 @jit(fast=True, no_reference_counting=True)
-def add_increment(x):
-    """Fill ``y_new`` = y + h y_new."""
+def add_increment(x, new):
+    """Fill ``new`` = y + h new."""
     h = x.real_state[ROW.h]
     for i in range(len(x.y)):
         for l in range(SIMD_WIDTH):
-            x.y_new[i, l] = x.y[i, l] + h[l] * x.y_new[i, l]
+            new[i, l] = x.y[i, l] + h[l] * new[i, l]
 
 
 @jit(fast=True, no_reference_counting=True)
@@ -215,7 +224,7 @@ def begin(closure, queue, pieces, work, x, control, first_step, times):
                     slopes[at + i, a] = x.k[0, a, i]
         for a in range(n):
             copy(x.k[0, a], x.y_new[a])
-        add_increment(x)
+        add_increment(x, x.y_new)
         velocity(closure, queue, pieces, work, x, x.y_new, x.k[1])
         squares(x.k[1], x.k[0], x.y, x.y, control, real_state[ROW.error5])
         for i in range(count):
@@ -226,16 +235,18 @@ def begin(closure, queue, pieces, work, x, control, first_step, times):
 
 
 @jit(no_reference_counting=True)
-def propose(i, stops, control, x):
+def propose(i, times, stops, control, x):
     """Set the length of the next step of lane i; return whether there is none because the step is too small."""
     t, n_tries = x.real_state[ROW.t, i], x.int_state[INT_ROW.n_tries, i]
     least = 10 * (np.nextafter(t, inf) - t)
     if n_tries == 0:
-        x.real_state[ROW.h, i] = max(min(x.real_state[ROW.proposed, i], control.max_step), least)
+        h = x.real_state[ROW.h, i] = max(min(x.real_state[ROW.proposed, i], control.max_step), least)
+        following, bound = x.int_state[INT_ROW.next_output, i], stops[reached(stops, t)]
+        x.real_state[ROW.bound, i] = bound_of_step(times, following, t, h, x.real_state[ROW.reach, i], bound)
     # also true for nan, from velocities that overflow
     if not x.real_state[ROW.h, i] >= least and n_tries < LOCATION.first_try:
         return True
-    x.real_state[ROW.t_new, i] = min(t + x.real_state[ROW.h, i], stops[x.int_state[INT_ROW.next_stop, i]])
+    x.real_state[ROW.t_new, i] = min(t + x.real_state[ROW.h, i], x.real_state[ROW.bound, i])
     x.real_state[ROW.h, i] = x.real_state[ROW.t_new, i] - t
     return False
 
@@ -259,17 +270,23 @@ def leave_knots(closure, queue, pieces, work, x):
 
 
 @jit(no_reference_counting=True)
+def set_times(stage, pieces, x):
+    """Set the times at which a stage reads the schedules."""
+    for i in range(SIMD_WIDTH):
+        t = x.real_state[ROW.t, i]
+        at = x.real_state[ROW.t_new, i] if stage == 12 else t + TABLEAU.nodes[stage] * x.real_state[ROW.h, i]
+        x.real_state[ROW.t_stage, i] = min(at, before_knot(pieces.knots, t))
+
+
+@jit(no_reference_counting=True)
 def step(closure, queue, pieces, work, x, control):
     """Try a step of all lanes; fill the rows of ``real_state`` from ``ROW.error5`` on."""
     new, k, real_state, K, trains_v = x.y_new, x.k, x.real_state, queue.K, queue.trains_v
     for stage in range(1, 13):
         add_stages(TABLEAU.stages[stage], k, stage, new)
-        add_increment(x)
+        add_increment(x, new)
         if pieces.channels.size > 0:
-            for i in range(SIMD_WIDTH):
-                t = real_state[ROW.t, i]
-                at = t + TABLEAU.nodes[stage] * real_state[ROW.h, i] if stage < 12 else real_state[ROW.t_new, i]
-                real_state[ROW.t_stage, i] = min(at, before_knot(pieces.knots, t))
+            set_times(stage, pieces, x)
         velocity(closure, queue, pieces, work, x, new, k[stage])
     add_stages(TABLEAU.e5, k, K_ROW.n_velocities, k[K_ROW.error5])
     add_stages(TABLEAU.e3, k, K_ROW.n_velocities, k[K_ROW.error3])
@@ -289,8 +306,8 @@ def step(closure, queue, pieces, work, x, control):
 
 
 @jit(no_reference_counting=True)
-def decide(i, bound, control, work, x):
-    """The ``STATUS`` of lane i after the step that it has tried, which ends at ``bound`` at the latest."""
+def decide(i, control, work, x):
+    """The ``STATUS`` of lane i after the step that it has tried."""
     real_state, level, eps_g, n_tries = x.real_state, control.level, work.eps_g[i], x.int_state[INT_ROW.n_tries, i]
     h = real_state[ROW.h, i]
     x.int_state[INT_ROW.evaluations, i] += 12
@@ -298,9 +315,11 @@ def decide(i, bound, control, work, x):
         fifth, third, e5 = real_state[ROW.error5, i], real_state[ROW.error3, i], real_state[ROW.eps_g_error5, i]
         error = h * fifth / sqrt((fifth + 0.01 * third) * len(x.y)) if fifth > 0.0 or third > 0.0 else fifth
         scaled = real_state[ROW.step_error, i] = 0.0
+        real_state[ROW.eps_g, i], real_state[ROW.rounding, i] = eps_g, 0.0
         if e5 != 0.0 and np.isfinite(e5):
             rate, e3 = x.now[0, i] * real_state[ROW.rate, i], real_state[ROW.eps_g_error3, i]
             rounding = rounding_error_of_sums(h, eps_g, rate, real_state[ROW.terms, i])
+            real_state[ROW.rounding, i] = rounding
             scaled, real_state[ROW.step_error, i] = scaled_error(e5, e3, h, rounding, control.rtol, eps_g)
         error = max(error, scaled)
         if not error < 1.0:
@@ -311,9 +330,7 @@ def decide(i, bound, control, work, x):
             return STATUS.needs_python
         if eps_g > level:
             factor = min(10.0, 0.9 * error**-0.125) if error > 0.0 else 10.0
-            proposed = h * (min(1.0, factor) if n_tries else factor)
-            cut_short = real_state[ROW.t_new, i] == bound
-            real_state[ROW.proposed, i] = max(proposed, real_state[ROW.proposed, i]) if cut_short else proposed
+            real_state[ROW.next_length, i] = h * (min(1.0, factor) if n_tries else factor)
             return STATUS.step_taken
         real_state[ROW.h_above, i], real_state[ROW.h_below, i], n_tries = 0.0, h, LOCATION.first_try
     real_state[ROW.h_above if eps_g > level else ROW.h_below, i] = h
@@ -325,6 +342,84 @@ def decide(i, bound, control, work, x):
     real_state[ROW.h, i] = newton if low < newton < high else 0.5 * (low + high)
     x.int_state[INT_ROW.n_tries, i] = n_tries + 1
     return STATUS.try_again
+
+
+@jit(no_reference_counting=True)
+def record(i, queue, blocks, x, error, out):
+    """Write the overlaps ``y_lane`` of lane i, or their sums over blocks, and the error of eps_g into ``out``."""
+    row, size = x.y_lane, len(x.y_lane)
+    if blocks:
+        copy(row, out[:size])
+    else:
+        K, L, n = queue.K, queue.L, queue.K + queue.M
+        size, at = (size - K * queue.trains_v) // L + K * queue.trains_v, n * n + n
+        add_up(row, queue.rows[x.int_state[INT_ROW.trajectory, i], at : at + L], K, queue.M, queue.trains_v, out)
+    out[size] = error
+
+
+@jit(no_reference_counting=True)
+def record_end(i, queue, blocks, x, out):
+    """Record the last state of lane i."""
+    for a in range(len(x.y_lane)):
+        x.y_lane[a] = x.y[a, i]
+    record(i, queue, blocks, x, x.real_state[ROW.accumulated_error, i], out)
+
+
+@jit(fast=True, no_reference_counting=True)
+def interpolant(closure, queue, pieces, work, x):
+    """Fill the coefficients of the polynomials over the steps, and the changes of eps_g by the last ones."""
+    k, h, first = x.k, x.real_state[ROW.h], K_ROW.coefficients
+    for stage in range(K_ROW.n_velocities, N_VELOCITIES):
+        add_stages(TABLEAU.stages[stage], k, stage, x.y_stage)
+        add_increment(x, x.y_stage)
+        if pieces.channels.size > 0:
+            set_times(stage, pieces, x)
+        velocity(closure, queue, pieces, work, x, x.y_stage, k[stage])
+    for i in range(4):
+        add_stages(TABLEAU.dense[i], k, N_VELOCITIES, k[first + 3 + i])
+    for a in range(len(x.y)):
+        for l in range(SIMD_WIDTH):
+            change = x.y_new[a, l] - x.y[a, l]
+            k[first, a, l] = change
+            k[first + 1, a, l] = h[l] * k[0, a, l] - change
+            k[first + 2, a, l] = 2 * change - h[l] * (k[12, a, l] + k[0, a, l])
+            for i in range(3, 7):
+                k[first + i, a, l] *= h[l]
+    change_of_eps_g(k[K_ROW.last], queue.K, queue.trains_v, work, x.real_state[ROW.change])
+
+
+@jit(no_reference_counting=True)
+def record_inside(i, queue, blocks, times, skipped, control, x, outcome):
+    """Record the output times inside the step of lane i, which ends as ``status``; return the status afterwards.
+
+    The step is tried again if its interpolant is too inaccurate, as in ``_dop853``; the end at a level is left to
+    Python then.
+    """
+    int_state, real_state, y, b = x.int_state, x.real_state, x.y_lane, x.int_state[INT_ROW.trajectory, i]
+    t, h, error, status = real_state[ROW.t, i], real_state[ROW.h, i], 0.0, int_state[INT_ROW.status, i]
+    int_state[INT_ROW.evaluations, i] += 3
+    for a in range(y.size):
+        scale = control.atol + control.rtol * max(abs(x.y[a, i]), abs(x.y_new[a, i]))
+        error = max(error, abs(x.k[K_ROW.last, a, i]) / scale)
+    tolerance = control.rtol * real_state[ROW.eps_g, i] + real_state[ROW.rounding, i]
+    error = INTERPOLANT.safety * INTERPOLANT.peak * max(error, abs(real_state[ROW.change, i]) / tolerance)
+    if status == STATUS.step_taken:
+        real_state[ROW.reach, i] = reach(error, h, real_state[ROW.next_length, i])
+    if not error <= 1.0:
+        real_state[ROW.proposed, i], int_state[INT_ROW.n_tries, i] = real_state[ROW.next_length, i], 0
+        return STATUS.try_again if status == STATUS.step_taken else STATUS.needs_python
+    while times[int_state[INT_ROW.next_output, i]] < real_state[ROW.t_new, i]:
+        following = int_state[INT_ROW.next_output, i]
+        at = (times[following] - t) / h
+        for a in range(y.size):
+            y[a] = 0.0
+            for j in range(7):
+                y[a] = (y[a] + x.k[K_ROW.last - j, a, i]) * (at if j % 2 == 0 else 1.0 - at)
+            y[a] += x.y[a, i]
+        accumulated = real_state[ROW.accumulated_error, i] + real_state[ROW.step_error, i]
+        record(i, queue, blocks, x, accumulated, outcome.records[b, following - skipped])
+        int_state[INT_ROW.next_output, i] = following + 1
+    return status
 
 
 @jit(fast=True, no_reference_counting=True)
@@ -343,48 +438,86 @@ def accept_steps(x):
 
 
 @jit(no_reference_counting=True)
-def record(i, queue, blocks, x, out):
-    """Write the overlaps of lane i, or their sums over blocks, and the accumulated error of eps_g into ``out``."""
-    row, size = x.y_lane, len(x.y_lane)
-    for a in range(size):
-        row[a] = x.y[a, i]
-    if blocks:
-        copy(row, out[:size])
-    else:
-        K, L, n = queue.K, queue.L, queue.K + queue.M
-        size, at = (size - K * queue.trains_v) // L + K * queue.trains_v, n * n + n
-        add_up(row, queue.rows[x.int_state[INT_ROW.trajectory, i], at : at + L], K, queue.M, queue.trains_v, out)
-    out[size] = x.real_state[ROW.accumulated_error, i]
-
-
-@jit(no_reference_counting=True)
-def give_up(i, y, x, to, stops, outcome, last):
-    """Leave the trajectory of lane i to Python, unless it diverges at y by the test of ``run._failure_reason``."""
+def give_up(i, y, x, times, skipped, outcome, last):
+    """Leave the trajectory of lane i to Python, unless it diverges at y by the test of ``failure.Failure``."""
     b, end, size = x.int_state[INT_ROW.trajectory, i], outcome.records.shape[2], 0.0
     for a in range(len(y)):
         size = max(size, abs(y[a, i]))
     outcome.status[b], outcome.nfev[b] = STATUS.needs_python, x.int_state[INT_ROW.evaluations, i]
     x.int_state[INT_ROW.trajectory, i] = -1
     if sqrt(x.real_state[ROW.max_overlap, i]) < size < inf:
-        outcome.status[b] = STATUS.diverged
-        last[b, end], last[b, end + 1], last[b, end + 2] = stops[0], x.real_state[ROW.t, i], size
-        for j in range(x.int_state[INT_ROW.next_stop, i]):
-            if to[j] >= 0:
-                last[b, end] = stops[j]
-                copy(outcome.records[b, to[j]], last[b, :end])
+        outcome.status[b], reached_output = STATUS.diverged, x.int_state[INT_ROW.next_output, i] - 1
+        last[b, end], last[b, end + 1], last[b, end + 2] = times[reached_output], x.real_state[ROW.t, i], size
+        if reached_output >= skipped:
+            copy(outcome.records[b, reached_output - skipped], last[b, :end])
 
 
 @jit(no_reference_counting=True)
-def advance_simd(closure, queue, work, x, pieces, control, first_step, blocks, stops, to, halt, outcome, last):
+def begin_trajectory(i, b, queue, blocks, x, control, first_step, times, skipped, outcome, last):
+    """Put trajectory b into lane i, and record its start."""
+    int_state, real_state = x.int_state, x.real_state
+    take(i, b, queue, x)
+    int_state[INT_ROW.trajectory, i], int_state[INT_ROW.next_output, i] = b, 1
+    int_state[INT_ROW.n_tries, i], int_state[INT_ROW.evaluations, i] = 0, 1 if first_step > 0.0 else 2
+    real_state[ROW.t, i], real_state[ROW.proposed, i] = times[0], queue.lengths[b]
+    real_state[ROW.reach, i] = INTERPOLANT.first_reach
+    real_state[ROW.accumulated_error, i], real_state[ROW.max_overlap, i] = 0.0, 1.0
+    for a in range(len(x.y)):
+        x.k[0, a, i] = queue.slopes[b, a]
+        real_state[ROW.max_overlap, i] = max(real_state[ROW.max_overlap, i], abs(x.y[a, i]))
+    real_state[ROW.max_overlap, i] *= control.max_overlap
+    record_end(i, queue, blocks, x, last[b])
+    if skipped == 0:
+        copy(last[b, : outcome.records.shape[2]], outcome.records[b, 0])
+
+
+@jit(no_reference_counting=True)
+def has_inside(i, times, x):
+    """Whether output times lie inside the step of lane i, which was taken or ended at the level."""
+    status = x.int_state[INT_ROW.status, i]
+    taken = status == STATUS.step_taken or status == STATUS.stopped
+    return taken and times[x.int_state[INT_ROW.next_output, i]] < x.real_state[ROW.t_new, i]
+
+
+@jit(no_reference_counting=True)
+def finish_step(i, queue, blocks, times, skipped, x, outcome, last):
+    """Go on from the end of the step of lane i: record an output time there, and free the lane at its end."""
+    int_state, real_state = x.int_state, x.real_state
+    b, status, t_new = int_state[INT_ROW.trajectory, i], int_state[INT_ROW.status, i], real_state[ROW.t_new, i]
+    if status == STATUS.step_taken:
+        following, next_length = int_state[INT_ROW.next_output, i], real_state[ROW.next_length, i]
+        cut_short = t_new == real_state[ROW.bound, i]
+        real_state[ROW.proposed, i] = max(next_length, real_state[ROW.proposed, i]) if cut_short else next_length
+        real_state[ROW.t, i], int_state[INT_ROW.n_tries, i] = t_new, 0
+        if t_new < times[following]:
+            return
+        record_end(i, queue, blocks, x, outcome.records[b, following - skipped])
+        real_state[ROW.reach, i] = min(1.0, INTERPOLANT.recovery * real_state[ROW.reach, i])
+        int_state[INT_ROW.next_output, i] = following + 1
+        if following + 1 < times.size:
+            return
+        status = STATUS.finished
+    if status == STATUS.needs_python:
+        give_up(i, x.y_new, x, times, skipped, outcome, last)
+        return
+    record_end(i, queue, blocks, x, last[b])
+    last[b, outcome.records.shape[2]] = t_new
+    outcome.status[b], outcome.nfev[b] = status, int_state[INT_ROW.evaluations, i]
+    int_state[INT_ROW.trajectory, i] = -1
+
+
+@jit(no_reference_counting=True)
+def advance_simd(
+    closure, queue, work, x, pieces, control, first_step, blocks, times, stops, skipped, halt, outcome, last
+):
     """Advance every trajectory from its first to its last time, or to the level; arguments as in ``advance_batch``.
 
-    ``to`` (stops,) is the index of the record that is taken at a stop, -1 for none. ``last`` (b, size + 4) takes the
-    last record and its time; for a trajectory that diverges also the time before the step that diverged, and the
-    largest overlap after it.  ``outcome.status`` becomes ``STATUS.stopped`` at the level, ``STATUS.diverged`` for a
-    divergence.
+    ``last`` (b, size + 4) takes the last record and its time; for a trajectory that diverges also the time before the
+    step that diverged, and the largest overlap after it.  ``outcome.status`` becomes ``STATUS.stopped`` at the level,
+    ``STATUS.diverged`` for a divergence.
     """
-    int_state, real_state, slopes, lengths = x.int_state, x.real_state, queue.slopes, queue.lengths
-    begin(closure, queue, pieces, work, x, control, first_step, stops)
+    int_state, real_state, lengths = x.int_state, x.real_state, queue.lengths
+    begin(closure, queue, pieces, work, x, control, first_step, times)
     following = np.int64(0)  # no literal, for which numba would compile once more
     for i in range(SIMD_WIDTH):
         int_state[INT_ROW.trajectory, i] = -1
@@ -394,22 +527,10 @@ def advance_simd(closure, queue, work, x, pieces, control, first_step, blocks, s
             while int_state[INT_ROW.trajectory, i] < 0 and following < len(queue.rows):
                 b, following = following, following + 1
                 outcome.status[b] = STATUS.unfinished if lengths[b] == lengths[b] else STATUS.needs_python
-                if outcome.status[b] == STATUS.needs_python:
-                    continue
-                take(i, b, queue, x)
-                int_state[INT_ROW.trajectory, i], int_state[INT_ROW.next_stop, i] = b, 1
-                int_state[INT_ROW.n_tries, i], int_state[INT_ROW.evaluations, i] = 0, 1 if first_step > 0.0 else 2
-                real_state[ROW.t, i], real_state[ROW.proposed, i] = stops[0], lengths[b]
-                real_state[ROW.accumulated_error, i], real_state[ROW.max_overlap, i] = 0.0, 1.0
-                for a in range(len(x.y)):
-                    x.k[0, a, i] = slopes[b, a]
-                    real_state[ROW.max_overlap, i] = max(real_state[ROW.max_overlap, i], abs(x.y[a, i]))
-                real_state[ROW.max_overlap, i] *= control.max_overlap
-                record(i, queue, blocks, x, last[b])
-                if to[0] >= 0:
-                    record(i, queue, blocks, x, outcome.records[b, to[0]])
-            if int_state[INT_ROW.trajectory, i] >= 0 and propose(i, stops, control, x):
-                give_up(i, x.y, x, to, stops, outcome, last)
+                if outcome.status[b] == STATUS.unfinished:
+                    begin_trajectory(i, b, queue, blocks, x, control, first_step, times, skipped, outcome, last)
+            if int_state[INT_ROW.trajectory, i] >= 0 and propose(i, times, stops, control, x):
+                give_up(i, x.y, x, times, skipped, outcome, last)
             real_state[ROW.h, i] = real_state[ROW.h, i] if int_state[INT_ROW.trajectory, i] >= 0 else 0.0
             busy = busy or int_state[INT_ROW.trajectory, i] >= 0 or following < len(queue.rows)
         if not busy:
@@ -417,29 +538,18 @@ def advance_simd(closure, queue, work, x, pieces, control, first_step, blocks, s
         if pieces.knots.size > 0:
             leave_knots(closure, queue, pieces, work, x)
         step(closure, queue, pieces, work, x, control)
+        any_inside = False
         for i in range(SIMD_WIDTH):
-            active, bound = int_state[INT_ROW.trajectory, i] >= 0, stops[int_state[INT_ROW.next_stop, i]]
-            int_state[INT_ROW.status, i] = decide(i, bound, control, work, x) if active else STATUS.try_again
+            active = int_state[INT_ROW.trajectory, i] >= 0
+            int_state[INT_ROW.status, i] = decide(i, control, work, x) if active else STATUS.try_again
+            any_inside = any_inside or has_inside(i, times, x)
+        if any_inside:
+            interpolant(closure, queue, pieces, work, x)
+            for i in range(SIMD_WIDTH):
+                if has_inside(i, times, x):
+                    status = record_inside(i, queue, blocks, times, skipped, control, x, outcome)
+                    int_state[INT_ROW.status, i] = status
         accept_steps(x)
         for i in range(SIMD_WIDTH):
-            b, stop = int_state[INT_ROW.trajectory, i], int_state[INT_ROW.next_stop, i]
-            status = int_state[INT_ROW.status, i]
-            if status == STATUS.try_again:
-                continue
-            if status == STATUS.step_taken:
-                real_state[ROW.t, i], int_state[INT_ROW.n_tries, i] = real_state[ROW.t_new, i], 0
-                if real_state[ROW.t_new, i] < stops[stop]:
-                    continue
-                if to[stop] >= 0:
-                    record(i, queue, blocks, x, outcome.records[b, to[stop]])
-                int_state[INT_ROW.next_stop, i] += 1
-                if stop + 1 < stops.size:
-                    continue
-                status = STATUS.finished
-            if status == STATUS.needs_python:
-                give_up(i, x.y_new, x, to, stops, outcome, last)
-                continue
-            record(i, queue, blocks, x, last[b])
-            last[b, outcome.records.shape[2]] = real_state[ROW.t_new, i]
-            outcome.status[b], outcome.nfev[b] = status, int_state[INT_ROW.evaluations, i]
-            int_state[INT_ROW.trajectory, i] = -1
+            if int_state[INT_ROW.status, i] != STATUS.try_again:
+                finish_step(i, queue, blocks, times, skipped, x, outcome, last)

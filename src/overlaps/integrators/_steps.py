@@ -11,13 +11,13 @@ Two small arrays hold the state between calls: ``real_state``, indexed by ``STEP
 * the step size has become too small: ``RETURN.step_too_small``;
 * the budget of evaluations is spent, the last output time is reached, or ``out`` is full: ``RETURN.pause``.  Python
   then handles a pressed key, moves the progress bar and tests quadratures;
+* ``out`` is full in the middle of a step: ``RETURN.out_full``.  Python empties it and calls again;
 * the last step may be a reason to stop: ``RETURN.check_in_python``.  This happens if an overlap exceeds
   ``max_overlap``, if eps_g is at ``level`` or below, if a student with a kink or under a learning rule has lost its
-  norm, if a covariance is not positive, or if kinked students are nearly parallel.  The step itself is accepted but not
-  recorded: Python decides how to continue and records it.
+  norm, if a covariance is not positive, or if kinked students are nearly parallel.  The step itself is accepted, but
+  its end is not recorded: Python decides how to continue and records it.
 """
 
-from functools import cache
 from math import inf, sqrt
 from typing import NamedTuple
 
@@ -44,13 +44,14 @@ class StepInt(NamedTuple):
 
 
 class Return(NamedTuple):
-    """Return codes of ``advance``; ``step_accepted`` is internal to the BDF."""
+    """Return codes of ``advance``; ``step_accepted`` is internal."""
 
     step_too_small: int = 0
     pause: int = 1
     check_in_python: int = 2
     new_jacobian: int = 3  # the BDF needs a Jacobian
     step_accepted: int = 4
+    out_full: int = 5  # more output times lie inside the last step of DOP853 than ``out`` has rows left
 
 
 class StepChecks(NamedTuple):
@@ -140,10 +141,15 @@ def needs_check(constants, work, control, y, eps_g):
     return stop, kinked and parallel(S, K)
 
 
-@cache
+_compiled: dict = {}  # by identity, because hashing a signature takes as long as the steps of a short run
+
+
 def compile_steps(flow, kernel, advance, signature):
     """The kernels of a flow and a closure; ``advance`` is compiled for the one signature, or read from the disk."""
-    compile_once(advance, signature)
-    flow.compile(FLOW.args)  # without a return type, because numba would compile kernels that Python calls once more
-    kernel.compile(CLOSURE.args)
+    key = id(flow), id(kernel), id(advance)
+    if key not in _compiled:
+        compile_once(advance, signature)
+        flow.compile(FLOW.args)  # without a return type, because numba would compile what Python calls once more
+        kernel.compile(CLOSURE.args)
+        _compiled[key] = flow, kernel, advance  # so that they live as long as their identity is a key
     return flow, kernel

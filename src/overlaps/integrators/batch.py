@@ -57,8 +57,9 @@ from ._batch import STATUS, Outcome, Problems, advance_batch, compile_batch
 from ._steps import Control
 from .dop853 import DOP853
 from .evolve import checked_controls, closure_note, evolve
+from .failure import FAILURE, allowed_negative_eigenvalue, diverged
 from .methods import NOT_STIFF, check_model, check_options, choose_method, solver_class, stiff
-from .run import RUN_OPTIONS, allowed_negative_eigenvalue, diverged, end_sentence
+from .run import end_sentence
 from .simd import run_simd, simd_closure
 from .stop import check_level
 
@@ -196,41 +197,54 @@ class _Jobs:
         self.starts = [_once(checked_starts, i, models[i], x) for i, x in enumerate(starts)] if one_by_one else starts
         self.automatic = isinstance(method, str) and method == "auto"
         self.solver = None if self.automatic else solver_class(method)
-        if self.solver is not None:
-            check_options(self.solver, options, times[-1] - times[0] or np.inf)
-            for i, model in enumerate(models):
-                check_model(self.solver, model, f"models[{i}]")
-        bound = bind(models[0])
-        self.kernel, self.closed = bound.compiled, isinstance(bound, KernelClosure)
-        # Python checks a closure with a period from time to time
-        by_python = self.kernel is None or bound.period > 0 or callable(stop) or self.solver not in (None, DOP853)
-        every = self.kernel is None or models[0].n_classes > 0
         pairs = {_key(*pair): pair for pair in zip(models, self.starts, strict=True)}
         self.covariances = {key: model.field_covariance(start) for key, (model, start) in pairs.items()}
+        bound = bind(models[0])
+        self.kernel, self.closed = bound.compiled, isinstance(bound, KernelClosure)
+        self._check_options()
+        self._check_starts()
+        self.simd = simd_closure(simd, models, bound, times)
+        if self.kernel is not None:
+            for n in {len(model.groups) for model in models if self.simd is None or model.spherical}:
+                self.compiled(n)
+        # Python checks a closure with a period from time to time
+        by_python = self.kernel is None or bound.period > 0 or callable(stop) or self.solver not in (None, DOP853)
+        self.reasons = [None] * len(models) if by_python else self._methods()
+        self._leave_to_python(pairs)
+        self.halt = np.zeros(1, np.int64)
+
+    def _check_options(self):
+        """Refuse options and models that the solvers do not take."""
+        span = self.times[-1] - self.times[0] or np.inf
+        if self.solver is not None:
+            check_options(self.solver, self.options, span)
+            for i, model in enumerate(self.models):
+                check_model(self.solver, model, f"models[{i}]")
+        if self.kernel is not None:
+            check_options(DOP853, self.options, span)
+
+    def _check_starts(self):
+        """Refuse starts at which the closure is not defined; each different one is checked once."""
+        models, every = self.models, self.kernel is None or self.models[0].n_classes > 0
         to_check = {i if every else id(x): (models[i if every else 0], x) for i, x in enumerate(self.starts)}
         for model, start in to_check.values():
             check_domain(model, self.covariances[_key(model, start)], start.v)
-        self.simd = simd_closure(simd, models, bound, times)
-        if self.kernel is not None:
-            check_options(DOP853, options, times[-1] - times[0] or np.inf)
-            for n in {len(model.groups) for model in models if self.simd is None or model.spherical}:
-                self.compiled(n)
-        self.reasons = [None] * len(models) if by_python else self._methods()
-        classes = models[0].n_classes > 0
-        regular = [False] * len(pairs) if classes else far_from_singular(np.array([*self.covariances.values()]))
+
+    def _leave_to_python(self, pairs):
+        """Remove the reason for the compiled path where the start, or a schedule, needs Python."""
+        first = self.models[0]
+        regular = [False] * len(pairs)
+        if first.n_classes == 0:
+            regular = far_from_singular(np.array([*self.covariances.values()]))
         special_start = {
-            key: not is_regular and (duplicate_units(*pair) is not None or singular(self.covariances[key], models[0].K))
+            key: not is_regular and (duplicate_units(*pair) is not None or singular(self.covariances[key], first.K))
             for (key, pair), is_regular in zip(pairs.items(), regular, strict=True)
         }
-        calls_python = {
-            key
-            for key, (evaluator, _) in self.evaluators.items()
-            if evaluator is not None and evaluator.program.functions
-        }
-        for i, pair in enumerate(zip(models, self.starts, strict=True)):
-            if special_start[_key(*pair)] or id(schedules[i]) in calls_python:
+        evaluators = {key: evaluator for key, (evaluator, _) in self.evaluators.items() if evaluator is not None}
+        calls_python = {key for key, evaluator in evaluators.items() if evaluator.program.functions}
+        for i, pair in enumerate(zip(self.models, self.starts, strict=True)):
+            if special_start[_key(*pair)] or id(self.schedules[i]) in calls_python:
                 self.reasons[i] = None
-        self.halt = np.zeros(1, np.int64)
 
     def compiled(self, groups):
         """The compiled steps of one trajectory, with as many groups of blocks."""
@@ -320,7 +334,32 @@ class _Jobs:
                 self.errors[i], self.message[i] = error, f"{type(error).__name__}: {error}"
 
     def _advance_batch(self, indices, evaluator, groups, alone):
-        """Solve trajectories with one schedule by compiled steps; those that Python must solve stay unfinished.
+        """Solve trajectories with one schedule by compiled steps; those that Python must solve stay unfinished."""
+        problems, control, first_step = self._problems(indices), self._control(), float(self._option("first_step", 0))
+        knots = np.array([]) if evaluator is None else evaluator.inside(self.times[0], self.times[-1])
+        times = np.array(self.times), np.append(knots, self.times[-1]), self.skipped
+        records = np.full((len(indices), *self.records.shape[1:]), np.nan)
+        nfev, status = np.zeros((2, len(indices)), np.int64)
+        rest = compiled_schedule(evaluator), control, first_step, self.blocks, *times, self.halt
+        if alone:
+            advance_batch(*self.compiled(groups), problems, *rest, Outcome(records, nfev, status))
+            last = np.column_stack([records[:, -1], np.full(len(indices), self.times[-1])])
+        else:
+            last = run_simd(self.simd, problems, *rest, Outcome(records, nfev, status))
+        for row, i in enumerate(indices):
+            if status[row] in (STATUS.finished, STATUS.stopped, STATUS.diverged):
+                last_record, (end, *divergence) = np.split(last[row], [records.shape[2]])
+                message = f"stop condition met at alpha = {end:.6g}."
+                if status[row] == STATUS.finished:
+                    message = end_sentence(self.times) + self._note(self.models[i], problems.S[row], problems.w[row])
+                elif status[row] == STATUS.diverged:
+                    alpha, size = divergence[:2]
+                    message = f"stopped at alpha = {alpha:.6g}: {diverged(size, self.models[i].eta)}"
+                self._write(i, records[row], last_record, end, nfev[row], status[row] != STATUS.diverged, message)
+                self.method[i] = DOP853.__name__ + self.reasons[i]
+
+    def _problems(self, indices):
+        """Arrays of trajectories for compiled steps.
 
         Each trajectory has entries of its own in S and w: the flow overwrites those that move, the rest is constant.
         """
@@ -336,38 +375,20 @@ class _Jobs:
         w = np.array([[*x.v, *model.second_layers] for model, x in pairs])
         parameters = np.array([closure.compiled_parameters() for closure in closures])
         s, p = (np.array(x) for x in zip(*map(weights_of, models), strict=True))
-        level = -np.inf if self.stop is None else self.stop
-        max_step, first_step = (float(self.options.get(x) or y) for x, y in (("max_step", np.inf), ("first_step", 0)))
-        # SciPy raises smaller rtol with a warning; here without one, because there may be thousands of trajectories
-        rtol = max(self.rtol, 100 * np.finfo(float).eps)
-        growth, slack = RUN_OPTIONS.divergence_factor, allowed_negative_eigenvalue(rtol)
-        control = Control(rtol, self.atol, max_step, growth, closures[0].kinked, level, slack)
-        stops = (
-            self.times if evaluator is None else np.union1d(self.times, evaluator.inside(self.times[0], self.times[-1]))
-        )
-        output_stops = np.searchsorted(stops, self.times[self.skipped :])
-        records = np.full((len(indices), *self.records.shape[1:]), np.nan)
-        nfev, status = np.zeros((2, len(indices)), np.int64)
         numbers = np.array([_numbers(bind(x), x, *fields) for x, *fields in zip(models, S, w, strict=True)])
         units = first.K, first.teacher_activation.code, first.trains_v
-        problems = Problems(*units, numbers, s, p, tau, S, w, parameters, y)
-        rest = compiled_schedule(evaluator), control, first_step, self.blocks, np.array(stops), output_stops, self.halt
-        if alone:
-            advance_batch(*self.compiled(groups), problems, *rest, Outcome(records, nfev, status))
-            last = np.column_stack([records[:, -1], np.full(len(indices), self.times[-1])])
-        else:
-            last = run_simd(self.simd, problems, *rest, Outcome(records, nfev, status))
-        for row, i in enumerate(indices):
-            if status[row] in (STATUS.finished, STATUS.stopped, STATUS.diverged):
-                last_record, (end, *divergence) = np.split(last[row], [records.shape[2]])
-                message = f"stop condition met at alpha = {end:.6g}."
-                if status[row] == STATUS.finished:
-                    message = end_sentence(self.times) + self._note(models[row], S[row], w[row])
-                elif status[row] == STATUS.diverged:
-                    alpha, size = divergence[:2]
-                    message = f"stopped at alpha = {alpha:.6g}: {diverged(size, models[row].eta)}"
-                self._write(i, records[row], last_record, end, nfev[row], status[row] != STATUS.diverged, message)
-                self.method[i] = DOP853.__name__ + self.reasons[i]
+        return Problems(*units, numbers, s, p, tau, S, w, parameters, y)
+
+    def _control(self):
+        """Limits of compiled steps; ``max_overlap`` is relative to the start."""
+        # SciPy raises smaller rtol with a warning; here without one, because there may be thousands of trajectories
+        rtol = max(self.rtol, 100 * np.finfo(float).eps)
+        level, kinked = -np.inf if self.stop is None else self.stop, bind(self.models[0]).kinked
+        slack, max_step = allowed_negative_eigenvalue(rtol), float(self._option("max_step", np.inf))
+        return Control(rtol, self.atol, max_step, FAILURE.divergence_factor, kinked, level, slack)
+
+    def _option(self, name, default):
+        return self.options.get(name) or default
 
     def _note(self, model, S, w):
         """Message about the accuracy of the closure at the end; empty for closed forms."""

@@ -10,6 +10,7 @@ from ..flow.jacobian import Jacobian
 from ..flow.system import system_of
 from ._bdf import BDF_OPTIONS
 from .compiled_steps import Backward
+from .solver import FlowSolver, Traits
 
 __all__ = ["StructuredBDF"]
 
@@ -36,7 +37,7 @@ class ToleranceOptions(NamedTuple):
 TOLERANCE = ToleranceOptions()
 
 
-class StructuredBDF(BDF):
+class StructuredBDF(FlowSolver, BDF):
     r"""SciPy's BDF for the flow of the overlaps, with the Newton equations solved exactly at a cost linear in L.
 
     .. math:: (1 - c J)\, x = b, \qquad J = D + F G
@@ -88,12 +89,12 @@ class StructuredBDF(BDF):
     ('StructuredBDF', True)
     """
 
-    interpolates = True  # its dense output is the polynomial that it steps with
-    internal = ("jac", "jac_sparsity")  # options of BDF that are not the user's
-    by_blocks = True
-    compiled_steps = Backward
-    estimates_error = True  # adds up the errors of eps_g of its steps
-    least_rtol = TOLERANCE.min_rtol ** (1 / 1.2) / TOLERANCE.fraction  # 1e-10: smaller ones make the same steps
+    traits = Traits(
+        interpolates=True,  # its dense output is the polynomial that it steps with
+        by_blocks=True, estimates_error=True, internal=("jac", "jac_sparsity"),
+        least_rtol=TOLERANCE.min_rtol ** (1 / 1.2) / TOLERANCE.fraction,  # 1e-10: smaller ones make the same steps
+        compiled_steps=Backward,
+    )  # fmt: skip
     newton_tol: float
     fun: Any
     D: np.ndarray
@@ -125,12 +126,11 @@ class StructuredBDF(BDF):
         # error of eps_g, relative to it: accumulated, and of the last step
         self.error = self._step_error = 0.0
 
-    @property
-    def kernel(self):
-        """The compiled closure for compiled steps, or None."""
+    @classmethod
+    def kernel_of(cls, system):
+        """The compiled closure of a system for compiled steps, or None."""
         # quadratures are tested in Python, and a Jacobian by differences is most of the work
-        smooth = type(self) is StructuredBDF and not self.system.closure.by_quadrature
-        return self.system.kernel if smooth else None
+        return system.kernel if cls is StructuredBDF and not system.closure.by_quadrature else None
 
     @property
     def tolerances(self):

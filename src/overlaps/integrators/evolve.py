@@ -15,8 +15,11 @@ from ..flow.system import System
 from ..gaussian.two_point import LINEAR
 from ..models.schedule import ScheduleEvaluator, teachers_at
 from ..models.start import checked_start, duplicate_units, output_times
+from .failure import LOST_POSITIVITY
 from .methods import METHOD_OPTIONS, check_model, check_options, choose_method, solver_class
-from .run import LOST_POSITIVITY, RUN_OPTIONS, integrate
+from .monitors import ANGLES
+from .run import integrate
+from .solver import traits_of
 from .stop import check_level
 
 
@@ -79,7 +82,7 @@ def evolve(
         chosen, reason = choose_method(system, span, rtol, fastest=largest_eta)
     solver = solver_class(chosen)
     check_options(solver, options, span or np.inf)
-    if getattr(system, "explicit", False) and getattr(solver, "by_blocks", False):  # tasks whose eigenvalues differ
+    if system.explicit and traits_of(solver).by_blocks:  # tasks whose eigenvalues differ
         raise check.refused(
             "method", method, "'DOP853', or SciPy's 'LSODA'.", after=f", but {system.no_jacobian_reason()}"
         )
@@ -96,12 +99,12 @@ def evolve(
             system.psd, spent = PSDProjection(system, flat=False), run.nfev
             run = begun(method=solver)
             run.nfev += spent
-        if run.parallel[0] < RUN_OPTIONS.parallel_sine2:
+        if run.parallel[0] < ANGLES.parallel_sine2:
             _check_parallel(system, run, solver, common["options"], close)
         if system.psd is not None and run.success:
             _check_singular_start(system, run, solver, common["options"], close)
         if run.left:
-            _follow_differences(system, run, solver, common)
+            _follow_differences(system, run, solver, tick, common)
     # the start is a record only if it was requested, or if nothing else was reached
     first = int(not every_step and np.ravel(alpha)[0] != start.alpha and len(run.alpha) > 1)
     q, r, v = unpack(np.array(run.y[first:]))
@@ -205,13 +208,13 @@ def _changes(system, run, solver, options, close, at, perturbed):
     return overlap_change, eps_g_change
 
 
-def _follow_differences(system, run, solver, common):
+def _follow_differences(system, run, solver, tick, common):
     """Continue from the end of ``run`` in the differences of students and teachers."""
     at, late = run.alpha[-1], DifferenceSystem(system.model, system.state(run.y[-1]), evaluator=system.evaluator)
     y = late.pack(late.start)
     while run.left:
         remaining = np.r_[run.alpha[-1], run.times[run.times > run.alpha[-1]]]
-        other = integrate(late, y, remaining, method=solver, leave=late.drifted(y), tick=run.tick, **common)
+        other = integrate(late, y, remaining, method=solver, leave=late.drifted(y), tick=tick, **common)
         packed = np.array(other.y)
         overlaps = [system.packing.pack(*x) for x in zip(*late.unpack(packed), strict=True)]
         run.join(other, overlaps, [*zip(late.errors(packed), late.eps_floor(packed), strict=True)])

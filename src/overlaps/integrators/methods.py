@@ -13,6 +13,7 @@ from ..flow.system import System, fastest_rate
 from ..models.features import check_features
 from .bdf import StructuredBDF
 from .dop853 import DOP853
+from .solver import Traits, traits_of
 
 DEFAULT_STEPS = {"max_step": np.inf, "first_step": None, "min_step": 0.0}  # the solvers' own step control
 OPTION_HINTS = {
@@ -37,7 +38,6 @@ class MethodOptions(NamedTuple):
     # Least ratio: two tolerances of one method that differ by less give runs with a common error, which their
     # difference does not show.
     min_tolerance_ratio: float = 10.0
-    default_min_rtol: float = 1e-13  # for methods without a least rtol; smaller ones make steps control rounding
     max_second_run: float = 3e8  # evaluations times overlaps of an explicit second run, about ten seconds
 
 
@@ -50,7 +50,7 @@ def check_options(method, options, span=np.inf):
         return  # classes of the user check their options
     inits = [inspect.signature(cls.__init__).parameters for cls in method.__mro__ if issubclass(cls, OdeSolver)]
     fixed = {"self", "fun", "t0", "y0", "t_bound", "rtol", "atol", "vectorized", "options", "extraneous"}
-    fixed |= {"support_complex", *getattr(method, "internal", ())}
+    fixed |= {"support_complex", *traits_of(method).internal}
     known = sorted({name for init in inits for name in init} - fixed)
     wrong = [name for name in options if name not in known]
     if wrong:
@@ -130,9 +130,8 @@ def second_run(traj, start, options, solve):
     Its tolerances are smaller by ``tolerance_ratio``; it uses another method if these would repeat the first run.
     """
     ratio, min_ratio = METHOD_OPTIONS.tolerance_ratio, METHOD_OPTIONS.min_tolerance_ratio
-    default = METHOD_OPTIONS.default_min_rtol
     sobol = METHOD_OPTIONS.min_sobol_rtol if bind(traj.model).by_chance else 0.0
-    least = max(getattr(traj.solver, "least_rtol", default), sobol)
+    least = max(traits_of(traj.solver).least_rtol, sobol)
     tolerances = {"rtol": max(traj.rtol / ratio, least), "atol": traj.atol / ratio}
     if min_ratio * tolerances["rtol"] <= traj.rtol:
         other = solve(method=traj.solver, **tolerances, **options)
@@ -147,6 +146,6 @@ def second_run(traj, start, options, solve):
             f"{traj.solver.__name__} becomes no more accurate below rtol = {least:.1g}, and another method, "
             f"{method.__name__}, would need {evaluations:.1g} evaluations; expected rtol >= {min_ratio * least:.1g}"
         )
-    tolerances["rtol"] = max(traj.rtol / ratio, default)
+    tolerances["rtol"] = max(traj.rtol / ratio, Traits().least_rtol)
     options = {name: value for name, value in options.items() if name in ("max_step", "first_step")}
     return solve(method=method, **tolerances, **options), ""

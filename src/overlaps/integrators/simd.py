@@ -7,6 +7,7 @@ from .._base.jit import compile_once
 from ..activations.bound import BATCHED, SIMD_WIDTH
 from ..flow.simd import learning_numbers, simd_work
 from ..gaussian.two_point import ERF
+from ._dop853 import K_ROW
 from ._simd import ADVANCE_SIMD_SIGNATURE, INT_ROW, ROW, Queue, SimdState, advance_simd
 
 __all__ = ["simd_closure", "run_simd"]
@@ -41,21 +42,22 @@ def simd_closure(requested, models, bound, times, *, max_eigenvalues=8, max_fiel
     return bound.simd
 
 
-def run_simd(closure, problems, pieces, control, first_step, blocks, stops, output_stops, halt, outcome):
+def run_simd(closure, problems, pieces, control, first_step, blocks, times, stops, skipped, halt, outcome):
     """Step a batch with the arguments of ``advance_batch``; return the array ``last`` that ``advance_simd`` fills."""
     b, K, M, L = len(problems.S), problems.K, problems.tau.shape[1], problems.s.shape[1]
     constants = problems.S, problems.w, problems.s, problems.p, problems.tau, learning_numbers(problems.rates)
     rows = np.concatenate([x.reshape(b, -1) for x in (*constants, problems.y)], axis=1)
     size, second_order = problems.y.shape[1], bool(np.any(problems.rates[:, 5] > 0))
     work, simd_rows, model, y = simd_work(K, M, L, size)
-    stages = np.zeros((17, size, SIMD_WIDTH))
+    stages = np.zeros((K_ROW.n_rows + 2, size, SIMD_WIDTH))
     int_state, real_state = np.zeros((len(INT_ROW), SIMD_WIDTH), np.int64), np.ones((len(ROW), SIMD_WIDTH))
     x = SimdState(
-        simd_rows, y, stages[16], stages[:16], model, np.zeros_like(model), np.ones(5), int_state, real_state,
+        simd_rows, y, stages[0], stages[1], stages[2:], model, np.zeros_like(model), np.ones(5), int_state, real_state,
         np.zeros(size),
     )  # fmt: skip
-    to, last = np.full(stops.size, -1), np.empty((b, outcome.records.shape[2] + 3))
-    to[output_stops] = np.arange(output_stops.size)
+    last = np.empty((b, outcome.records.shape[2] + 3))
     queue = Queue(K, M, L, problems.trains_v, second_order, rows, np.empty((b, size)), np.empty(b))
-    advance_simd(closure, queue, work, x, pieces, control, first_step, blocks, stops, to, halt, outcome, last)
+    advance_simd(
+        closure, queue, work, x, pieces, control, first_step, blocks, times, stops, skipped, halt, outcome, last
+    )
     return last

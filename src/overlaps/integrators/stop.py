@@ -7,10 +7,11 @@ import numpy as np
 from scipy.optimize import brentq
 
 from .._base import check
+from .monitors import Monitor, Stop
 
 
-class _Crossing:
-    """A number that changes sign where the integration is to stop."""
+class Crossing(Monitor):
+    """Ends a run where a number changes sign: eps_g minus a level, or a function of the user."""
 
     def __init__(self, system, stop, t, y):
         if callable(stop):
@@ -28,10 +29,14 @@ class _Crossing:
             raise ValueError(f"stop returned {value} at alpha = {t:g}; expected a finite number that changes sign.")
         return value
 
-    def passed(self, t, y):
-        """Whether the sign changed since the last call."""
-        before, self.last = self.last, self._finite(t, y)
-        return np.sign(before) * np.sign(self.last) <= 0  # their product may underflow
+    def after_step(self, integrator):
+        """Stop at the time of the change if the sign changed in the last step."""
+        before, self.last = self.last, self._finite(integrator.t, integrator.y)
+        if np.sign(before) * np.sign(self.last) > 0:  # their product may underflow
+            return None
+        inside = integrator.inside()
+        at = self.locate(integrator.before[0], integrator.t, inside)
+        return Stop(f"stop condition met at alpha = {at:.6g}.", success=True, until=at, state_at=inside)
 
     def locate(self, before, after, y_at):
         """Time of the sign change in (before, after]; the step is integrated again rather than interpolated."""

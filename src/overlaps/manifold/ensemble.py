@@ -1,6 +1,6 @@
 """Runs of SGD with a teacher on latents; on the hidden manifold every run has its own features and spectrum."""
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,19 +60,11 @@ class CovariatesEnsemble(Runs, kw_only=True):
     R: np.ndarray
     W: np.ndarray
     W_star: np.ndarray
-    test_error: np.ndarray | None = None
-    test_error_se: np.ndarray | None = None
-    curves: ClassVar[tuple[str, ...]] = (*Runs.curves, "test_error")
 
     def __post_init__(self):
         super().__post_init__()
         given = {x: getattr(self, x, None) for x in ("W", "W_star", "F")}  # one copy may serve all runs
         self._set(**{x: np.broadcast_to(a, (len(self), *a.shape[1:])) for x, a in given.items() if a is not None})
-
-    def _curve(self, name):
-        if name == "test_error" and self.test_error is None:
-            raise ValueError("these runs were not tested on fresh samples; simulate with test=4096.")
-        return super()._curve(name)
 
     def weights(self, run: int = 0) -> Any:
         """Weights (W, W_star) of run number ``run`` at its start; ``simulate(..., weights=)`` takes them back."""

@@ -85,6 +85,7 @@ FEATURES = {
 }
 
 STRUCTURED = "method = 'structured'"  # a method that supports less than its function
+ROWS = "simulate(rows=)"  # an option of this kind
 
 
 class FunctionGroups(NamedTuple):
@@ -104,13 +105,13 @@ class FunctionGroups(NamedTuple):
     )  # fmt: skip
     # They take options that are features; they take schedules, or results with one.
     options: tuple[str, ...] = "solve", "solve_many", STRUCTURED, *autonomous
-    schedules: tuple[str, ...] = *options, "simulate", "method = 'reduced'", "field_average", "hessian"
+    schedules: tuple[str, ...] = *options, "simulate", "method = 'reduced'", ROWS, "field_average", "hessian"
 
 
 GROUPS = FunctionGroups()
 # All functions, and the methods that support less than their function.
 FUNCTIONS = (
-    "solve", "solve_many", STRUCTURED, "simulate", "method = 'reduced'", "closure", "field_average",
+    "solve", "solve_many", STRUCTURED, "simulate", "method = 'reduced'", ROWS, "closure", "field_average",
     *GROUPS.fixed_points, "plateaus", "plateau", "fluctuations", "theory.escape", "hessian", "optimal_schedule",
     "compress", *GROUPS.theory,
 )  # fmt: skip
@@ -135,27 +136,28 @@ REFUSED: dict[str, tuple[str, ...]] = {
         "classes", "latents", "Mixed", "low_rank", "distilled", "late", "hessian", "optimal_schedule",
         *GROUPS.theory,
     ),
+    "tokens": (ROWS,),
     "tokens_by_block": ("s(alpha)", "sums", "closure", STRUCTURED, "fluctuations", "compress"),
     "classes": (
-        "Mixed", "low_rank", "distilled", "Stages", "s(alpha)", "late", "sums", "field_average", *GROUPS.finite_N,
-        "hessian", "optimal_schedule", *GROUPS.theory,
+        "Mixed", "low_rank", "distilled", "Stages", "s(alpha)", "late", "sums", ROWS, "field_average",
+        *GROUPS.finite_N, "hessian", "optimal_schedule", *GROUPS.theory,
     ),
     "ratios": ("latents", STRUCTURED, "compress"),
-    "latents": ("Mixed", "low_rank", "distilled", "s(alpha)", "late", *GROUPS.finite_N, *GROUPS.theory[1:]),
+    "latents": ("Mixed", "low_rank", "distilled", "s(alpha)", "late", ROWS, *GROUPS.finite_N, *GROUPS.theory[1:]),
     "kinked": ("late",),
     "distilled": ("late",),
-    "Mixed": ("low_rank", "late", "sums", "certify", "plateaus", *GROUPS.single_task),
+    "Mixed": ("low_rank", "late", "sums", "certify", ROWS, "plateaus", *GROUPS.single_task),
     "low_rank": (
-        "Stages", "late", "sums", "certify", STRUCTURED, "plateaus", "fluctuations", "optimal_schedule",
+        "Stages", "late", "sums", "certify", STRUCTURED, ROWS, "plateaus", "fluctuations", "optimal_schedule",
         *GROUPS.single_task,
     ),
-    "Stages": ("late", "sums", "certify", "fluctuations", *GROUPS.single_task),
+    "Stages": ("late", "sums", "certify", ROWS, "fluctuations", *GROUPS.single_task),
     "eta(alpha)": GROUPS.autonomous,
     "eta_v(alpha)": GROUPS.autonomous,
     "noise(alpha)": ("late", *GROUPS.autonomous),
     "weight_decay(alpha)": ("late", *GROUPS.autonomous),
     "batch_size(alpha)": GROUPS.autonomous,
-    "s(alpha)": ("late", "sums", "solve_many", STRUCTURED, "hessian", *GROUPS.autonomous),
+    "s(alpha)": ("late", "sums", "solve_many", STRUCTURED, ROWS, "hessian", *GROUPS.autonomous),
     "late": ("sums", "solve_many"),
     "sums": ("plateaus", *GROUPS.finite_N),
     "certify": ("solve_many",),
@@ -183,6 +185,7 @@ HINTS = {
         "Expected L = 1; elsewhere ov.fixed_point from guesses, such as slow records of a curve."
     ),
     ("flow", "critical_eta"): "The stability of a gradient flow does not depend on eta.",
+    ("latents", ROWS): "ov.gaussian_covariates takes samples=.",
     ("s(alpha)", "hessian"): "hessian(traj[i]) is that of a record at the eigenvalues of the model.",
     **dict.fromkeys(
         product((name for name in FEATURES if name.endswith("(alpha)")), GROUPS.autonomous),

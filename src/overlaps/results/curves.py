@@ -339,6 +339,14 @@ class Runs(Statistics, _Curves, kw_only=True):
 
     N: int
     final_W: np.ndarray | None = None
+    test_error: np.ndarray | None = None
+    test_error_se: np.ndarray | None = None
+    curves: ClassVar[tuple[str, ...]] = (*Statistics.curves, "test_error")
+
+    def _curve(self, name):
+        if name == "test_error" and self.test_error is None:
+            raise ValueError("these runs were not tested on other samples; simulate with test=4096, or rows_test=.")
+        return super()._curve(name)
 
     def final_weights(self, run: int = 0) -> tuple[Floats, Floats]:
         """Students (K, N) and second layer (K,) of run number ``run`` at its last record.

@@ -30,6 +30,8 @@ class Ensemble(Runs, _Blocks, kw_only=True):
     m, h, nu : ndarray, shape (runs, n, L, K, C), (runs, L, M, C), (runs, M, C), or None
         Overlaps with the class means, for inputs in classes; ``mean_fields`` (runs, n, K, C) are the means of the
         student fields.
+    test_error, test_error_se : ndarray, shape (runs, n), or None
+        E[(yhat - y)^2] / 2 without label noise, on ``rows_test`` of ``simulate``, and its standard error.
     N : int
         Input dimension.
     success, message, method

@@ -81,7 +81,7 @@ def save(result: Any, path: PathLike) -> None:
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
     try:
         with open(temporary, "xb") as file:  # unlike tempfile, with the permissions of any new file
-            np.savez_compressed(file, header=json.dumps(header), **arrays)
+            np.savez_compressed(file, header=json.dumps(header | {"arrays": [*arrays]}), **arrays)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -230,6 +230,8 @@ def _read(path, data, model, schedule):
             f"{path} has format {format_} (overlaps {version}); this version reads up to {FILE_FORMAT}. "
             "Upgrade overlaps."
         )
+    if missing := {*header.get("arrays", ())} - {*data.keys()}:
+        raise ValueError(f"{path} is damaged: no entry {', '.join(map(repr, sorted(missing)))}.")
     try:
         return restored(header, data, model, schedule)
     except Refused as refused:

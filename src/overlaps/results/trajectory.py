@@ -8,6 +8,7 @@ from .._base import Floats, check
 from ..flow.binding import bind
 from ..flow.closure import rounding_floor
 from ..integrators.evolve import evolve
+from ..integrators.solver import traits_of
 from ..models.features import check_features
 from ..models.state import State
 from ..stability.plateaus import Plateau, find
@@ -116,7 +117,7 @@ class Solved(_Curves, kw_only=True):
     def _accumulates_error(self):
         """Whether the solver accumulates the errors of eps_g by its steps."""
         accurate = self.model.rule is None or bind(self.model).controls_error
-        return accurate and getattr(self.solver, "estimates_error", False)
+        return accurate and traits_of(self.solver).estimates_error
 
     def _accumulated(self, rounding):
         """Return the rounding of eps_g accumulated along the run."""

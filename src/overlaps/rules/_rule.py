@@ -12,7 +12,7 @@ from numba import typeof, types
 from numba.extending import typeof_impl
 
 from .._base.jit import MATRIX, REAL, VECTOR, jit, jit_user
-from .._base.lazy_compilation import has_entry_points
+from .._base.lazy_compilation import in_memory
 from ..activations.bound import CLOSURE
 from ..gaussian.iterated import cut, nodes
 from ..gaussian.packed import matrix, vector
@@ -382,7 +382,7 @@ def _type_of(value, context):
 def kernel(closure):
     """A closure that contains functions of the user, compiled for the signature of all closures."""
     compiled = jit_user(closure)
-    if hasattr(compiled, "compile") and not has_entry_points(compiled, CLOSURE):
+    if hasattr(compiled, "compile") and not in_memory(compiled, CLOSURE):
         compiled.compile(CLOSURE.args)
     return compiled
 
@@ -391,6 +391,6 @@ def pointer(kernel, signature):
     """A kernel as a pointer, so that compiled code calls it without being compiled together with it."""
     if not hasattr(kernel, "compile"):
         return kernel
-    if not has_entry_points(kernel, signature):
+    if not in_memory(kernel, signature):
         kernel.compile(signature.args)
     return _Address(kernel, signature)

@@ -98,11 +98,11 @@ def direct_steps(W, factor, W_star, X, xi, V, task, work, scratch):
 
 
 @jit
-def frame_steps(frame, root_s, x, xi, first, last, N, V, task, work, scratch):
+def frame_steps(frame, root_s, inputs, xi, first, last, N, V, task, work, scratch):
     """Steps as in ``_reduced.run``."""
-    (nu, lam, F), (teachers, students) = work, frame
-    scale = 1 / (len(F) * N)
+    (nu, lam, F), (teachers, students), (x, outside, roots) = work, frame, inputs
+    scale, arrays = 1 / (len(F) * N), _reduced.work_arrays(len(F), students.shape[2], outside.shape[2])
     for t in range(first, last):
-        _reduced.fields(teachers, students, root_s, x, t, nu, lam)
+        _reduced.fields(teachers, students, root_s, x[t], nu, lam)
         decay = forces(task, V, lam, nu, xi[t], t - first, N, scale, F, scratch)
-        _reduced.update(students, root_s, x, t, teachers.shape[1], F, 1 - decay / N)
+        _reduced.update(students, root_s, x[t], outside[t], roots, teachers.shape[1], F, 1 - decay / N, arrays)

@@ -1,5 +1,7 @@
 """Direct SGD: explicit weights in the space of the inputs, which are drawn one by one."""
 
+import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +27,7 @@ class DirectOptions(NamedTuple):
 DIRECT = DirectOptions()
 
 
-def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", evaluator=None, keep=False):
+def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", evaluator=None, keep=False, rows=None):
     """Run SGD from weights whose overlaps are exactly ``start``; record the overlaps at ``steps``.
 
     Parameters
@@ -47,12 +49,16 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", evaluato
         Factors on the numbers of the model; step n happens at alpha = n / N, the first one at ``start.alpha``.
     keep : bool
         Whether to return the students of the last record.
+    rows : Rows, optional
+        Inputs that are drawn in place of Gaussian ones.
 
     Returns
     -------
     q, r, v : ndarray, shape (n, L, K, K), (n, L, K, M + C), (n, K)
         Kernel arrays, the last C columns of r for the centroids of inputs in classes; shorter than ``steps`` when the
         run was interrupted, and ending with nan when it diverged.
+    test_error, test_error_se : ndarray, shape (n,)
+        Only with test rows.
     W : ndarray, shape (1, K, N)
         Only with ``keep``: in the coordinates of the inputs.
     """
@@ -61,13 +67,19 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", evaluato
     joint = model.plain_overlaps(start)
     means, basis = model.means_at(N) if model.n_classes and model.means is not None else None, model.spectrum.basis
     means = means if means is None or basis is None else means @ basis  # weights are in eigenvector coordinates
-    W, static = weights_with_overlaps(start, sizes, rng, joint, means)
+    if rows is None or rows.weights is None:
+        W, static = weights_with_overlaps(start, sizes, rng, joint, means)
+    else:
+        W, static = (x.copy() for x in rows.weights)
     W, W_star = W.astype(dtype), np.ascontiguousarray(static[:M], dtype)
     factor, v, _static_factors = np.ones(1), np.array(start.v), model._static_factors
     norms = kept_norms(model, W)
     v, functions = step_arguments(model, v, np.repeat(model.spectrum.s, sizes), start.T)
     rates = Rates(model, N, np.rint(start.alpha * N), evaluator)
-    inputs = _Inputs(model, sizes, rng, dtype, static[M:] / np.sqrt(N))
+    if rows is not None:
+        rows.check_supply(Rates(model, N, rates.step, evaluator), steps[-1])
+    source = _Inputs if rows is None else partial(_RowInputs, rows)
+    inputs = source(model, sizes, rng, dtype, static[M:] / np.sqrt(N))
     drift = _TeacherDrift(model, start, sizes, rng, dtype) if model.drift else None
     samples = Samples(model, rng, N, rates.step, evaluator)
     inputs.noise = 1.0 if samples.mixed else inputs.noise
@@ -75,14 +87,14 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", evaluato
     def step(limit):
         limit, changed = rates.left(limit)
         X, xi, labels = inputs.take(limit, changed, rates.batch)
-        rows, which, scales, noises = samples.step_inputs(rates, xi, labels, X.shape[1])
+        numbers, which, scales, noises = samples.step_inputs(rates, xi, labels, X.shape[1])
         if scales is not None:
             X = X * np.repeat(scales, sizes, axis=2).astype(dtype)
         if samples.has_own_steps:
-            samples.direct(W, factor, W_star, v, X, noises, which, rows)
+            samples.direct(W, factor, W_star, v, X, noises, which, numbers)
             return len(X)
         for i, j in samples.segments(len(X), scales, functions[0], inputs.block):
-            common = W, factor, W_star, v, model.v_star, X[i:j], noises[i:j], *functions, rows[i:j], norms
+            common = W, factor, W_star, v, model.v_star, X[i:j], noises[i:j], *functions, numbers[i:j], norms
             if drift is None:
                 _sgd.direct_steps(*common)
             else:
@@ -95,12 +107,14 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", evaluato
         nonlocal last
         last, static[:M] = finite_weights(W, factor, v)[None], W_star  # teachers may drift
         q, r, _ = block_overlaps(last[0], static, sizes)
-        return q, _static_factors[:, None] * r, v.copy()
+        tested = () if rows is None else rows.error(model, last[0], static[:M], v)
+        return q, _static_factors[:, None] * r, v.copy(), *tested
 
     records, L = follow(steps, step, record, tick), len(sizes)
-    overlaps = stacked(records, (L, K, K), (L, K, len(static)), start.v.shape)
-    last = last[: len(records)] * (np.nan if np.isnan(overlaps[2][-1:]).any() else 1.0)
-    return (*overlaps, last if basis is None else last @ basis.T) if keep else overlaps
+    tested = () if rows is None or rows.test is None else ((), ())
+    curves = stacked(records, (L, K, K), (L, K, len(static)), start.v.shape, *tested)
+    last = last[: len(records)] * (np.nan if np.isnan(curves[2][-1:]).any() else 1.0)
+    return (*curves, last if basis is None else last @ basis.T) if keep else curves
 
 
 class _Inputs(Chunks):
@@ -112,23 +126,47 @@ class _Inputs(Chunks):
         self.classes = ClassDraws(model, rest[0], centroids, block) if rest else None
         self.noise, self.rule, self.tokens = model.noise, model.rule, tokens_of(model)
         self.root = np.repeat(np.sqrt(model.spectrum.s), sizes).astype(dtype)
+        self.scaled = bool(np.any(self.root != 1))
 
     def draw(self, batch):
         """A chunk of about ``DIRECT.chunk_normals`` normals."""
-        N, rows = len(self.root), batch * self.tokens.shape[-1]
-        length = max(1, DIRECT.chunk_normals // (N * rows))
-        X = self.rng.standard_normal((length, rows, N), dtype=self.root.dtype)
+        rows = batch * self.tokens.shape[-1]
+        X = self.sample(max(1, DIRECT.chunk_normals // (len(self.root) * rows)), rows)
+        shape = len(X), batch
+        labels = np.zeros(shape) if self.classes is None else self.classes.enter(X)
+        if self.rule is not None:
+            return X, self.rule.draw(self.noise_rng, shape), labels
+        return X, self.noise * self.noise_rng.standard_normal(shape), labels
+
+    def sample(self, length, rows):
+        """Inputs (length, rows, N) without class means."""
+        X = self.rng.standard_normal((length, rows, len(self.root)), dtype=self.root.dtype)
         if self.tokens.ndim == 3:
             for i, root in enumerate(self.tokens):
                 X[..., self.block == i] = correlated(X[..., self.block == i], root)
         else:
             X = correlated(X, self.tokens)
-        if np.any(self.root != 1):
+        if self.scaled:
             X *= self.root
-        labels = np.zeros((length, batch)) if self.classes is None else self.classes.enter(X)
-        if self.rule is not None:
-            return X, self.rule.draw(self.noise_rng, (length, batch)), labels
-        return X, self.noise * self.noise_rng.standard_normal((length, batch)), labels
+        return X
+
+
+class _RowInputs(_Inputs):
+    """Rows of a data set, drawn with replacement, or each once in random order."""
+
+    def __init__(self, rows, *arguments):
+        super().__init__(*arguments)
+        self.X, self.taken = rows.X.astype(self.root.dtype), 0
+        self.order = None if rows.replace else self.rng.permutation(len(self.X))
+
+    def sample(self, length, rows):
+        """The next rows; those of the last chunk that no step took come again."""
+        if self.order is None:
+            return self.X[self.rng.integers(len(self.X), size=(length, rows))]
+        self.taken -= math.prod(self.left[0].shape[:2]) if self.left else 0
+        length = min(length, (len(self.X) - self.taken) // rows)
+        first, self.taken = self.taken, self.taken + length * rows
+        return self.X[self.order[first : self.taken].reshape(length, rows)]
 
 
 class _TeacherDrift:
@@ -163,9 +201,9 @@ def tokens_of(model):
 def correlated(x, root):
     """Multiply the T rows of each of b samples in x (..., b T, n) by this root (T, T).
 
-    Lower triangular x stay lower triangular. A root (L, T, T), one for each eigenspace, takes x (..., L, b T, n).
+    A root (L, T, T), one for each eigenspace, takes x (..., L, b T, n).
     """
-    if root.ndim == 2 and np.array_equal(root, np.eye(len(root))):
+    if root.shape[-1] == 1 or root.ndim == 2 and np.array_equal(root, np.eye(len(root))):
         return x
     root = root if root.ndim == 2 else root[:, None]
     return (root.astype(x.dtype) @ x.reshape(*x.shape[:-2], -1, root.shape[-1], x.shape[-1])).reshape(x.shape)

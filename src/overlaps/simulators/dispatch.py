@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._base import Immutable, check, quietly
-from ..models import LowRank, Mixed
+from ..models import LowRank, Mixed, State
 from ..models.features import check_features
 from ..models.schedule import teachers_at
 from ..results.composite import LowRankEnsemble, MixedEnsemble
 from ..results.ensemble import Ensemble
 from .direct import direct_run
 from .reduced import reduced_run
+from .rows import Rows
 
 # A simulator is a function (model, start, N, steps, rng, tick) -> q, r, v.  Add new ones here.
 SIMULATORS: dict[str, Callable] = {"direct": direct_run, "reduced": reduced_run}
@@ -30,7 +31,10 @@ class SimulationSpec(NamedTuple):
 
 
 @singledispatch
-def specify(model: Any, N, children, start, method, student_scale, dtype, evaluator=None, *, keep_weights=False):
+def specify(
+    model: Any, N, children, start, method, student_scale, dtype, evaluator=None, *, rows=None, rows_test=None,
+    replace=True, weights=None, keep_weights=False,
+):  # fmt: skip
     """The :class:`SimulationSpec` of a model, after all checks that are possible before the runs.
 
     For models with another kind of data register a function for their class: ``@specify.register(MyModel)``. Its
@@ -44,15 +48,30 @@ def specify(model: Any, N, children, start, method, student_scale, dtype, evalua
     sizes = model.spectrum.block_sizes(N)
     if model.n_classes:
         model.check_size(N)
+    if weights is not None:
+        weights, start = _start_of_weights(model, N, weights, start)
+    rows = Rows.checked(model, N, rows, rows_test, replace, weights)
     if method == "reduced":
         check_features("method = 'reduced'", model)
+        if rows is not None:
+            raise ValueError("rows= with method = 'reduced', which has no inputs; expected method='direct'.")
     if method == "auto":
         smallest, units = sizes[sizes > 0].min(), model.K + model.second_layers.size
-        fits = not (model.drift or keep_weights or dtype == "float32") and smallest > units
+        fits = not (model.drift or keep_weights or dtype == "float32" or rows is not None) and smallest > units
         method = "reduced" if fits else "direct"
     run = partial(SIMULATORS[method], evaluator=evaluator)
-    run = partial(run, dtype=dtype or "float64", keep=keep_weights) if method == "direct" else run
+    run = partial(run, dtype=dtype or "float64", keep=keep_weights, rows=rows) if method == "direct" else run
     return SimulationSpec(method, run, starts_of(model, start, N, children, student_scale), ensemble)
+
+
+def _start_of_weights(model, N, weights, start):
+    """Weights (W, W_star), checked, and their State."""
+    if start is not None:
+        raise ValueError("start= and weights= are given; expected one of them: weights have their own overlaps.")
+    if not isinstance(weights, tuple | list) or len(weights) != 2:
+        raise check.refused("weights", weights, "a pair (W, W_star) of arrays (K, N) and (M, N).")
+    W, W_star = (check.array(*x) for x in (("W", weights[0], (model.K, N)), ("W_star", weights[1], (model.M, N))))
+    return (W, W_star), State.from_weights(model, W=W, W_star=W_star)
 
 
 def dispatch(model, data):
@@ -77,10 +96,11 @@ def _options(function):
 
 def ensemble(records, starts, **common):
     """The result of runs that begin at States: q, r, v of all runs, with the teachers' constants."""
-    (q, r, v, *final), model = records, common["model"]
+    (q, r, v, *rest), model = records, common["model"]
+    final = rest.pop()[:, 0] if len(rest) % 2 else None
     names = ("tau", "T", "h", "nu") if model.n_classes else ("tau", "T")
     fields: dict[str, Any] = {name: np.stack([getattr(state, name) for state in starts]) for name in names}
-    fields |= model.split_rows(r) | {"final_W": final[0][:, 0] if final else None}
+    fields |= model.split_rows(r) | {"final_W": final} | dict(zip(("test_error", "test_error_se"), rest, strict=False))
     kind: Any = {Mixed: MixedEnsemble, LowRank: LowRankEnsemble}.get(type(model), Ensemble)
     fields["T"] = teachers_at(model, fields["tau"], fields["T"], common["schedule"], common["alpha"])
     return kind(q=q, v=v, **fields, **common)

@@ -79,10 +79,10 @@ class Samples:
         """Steps on explicit weights."""
         _mixed.direct_steps(W, factor, W_star, X, xi, *self._arguments(np.atleast_2d(v), which, rows))
 
-    def reduced(self, frame, v, root_s, x, xi, which, rows, first):
+    def reduced(self, frame, v, root_s, inputs, xi, which, rows, first):
         """Steps in frame coordinates."""
         arguments = self._arguments(np.atleast_2d(v), which, rows)
-        _mixed.frame_steps(frame, root_s, x, xi, first, first + len(which), self.N, *arguments)
+        _mixed.frame_steps(frame, root_s, inputs, xi, first, first + len(which), self.N, *arguments)
 
     def _arguments(self, V, which, rows):
         """(V, task, work, scratch) for the steps; ``rows`` are the rates of the steps of a single task."""

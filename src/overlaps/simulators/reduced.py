@@ -3,7 +3,8 @@
 A step of one-pass SGD depends on a Gaussian input x only through its projection on the space V of the weights and its
 length.  In any orthonormal frame of V fixed by the past, these are d independent normals and a chi-square with N - d
 degrees of freedom. The overlaps are therefore a Markov chain that can be drawn without the weights, for every N,
-without approximation.  Inputs with a covariance spectrum have one frame per eigenspace.
+without approximation.  Inputs with a covariance spectrum have one frame per eigenspace, and a batch reaches
+the students by K vectors outside of it (``_reduced``).
 """
 
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from ..models.state import gram
 from . import _reduced
 from .direct import correlated, step_arguments, tokens_of
 from .mixed import ClassDraws, Samples
-from .steps import Rates, follow, stacked
+from .steps import STEPS_PER_CALL, Rates, follow, largest, stacked
 
 
 class ReducedOptions(NamedTuple):
@@ -77,42 +78,49 @@ def reduced_run(model, start, N, steps, rng, tick=None, evaluator=None):
         centroids = np.moveaxis(teachers[:, :, M:], 2, 0).reshape(-1, len(s) * static)
         classes = ClassDraws(model, rng.spawn(1)[0], centroids, np.repeat(np.arange(len(s)), static))
     advance = _stepper(model, N, s if classes is None else np.ones_like(s), teachers, students, v, functions)
-    rates = Rates(model, N, np.rint(start.alpha * N), evaluator)
+    rates, spaces = Rates(model, N, np.rint(start.alpha * N), evaluator), _spaces(sizes, model.K, static)
     samples = Samples(model, rng, N, rates.step, evaluator)
     unit = float(model.noise > 0) if samples.mixed else model.noise
-    x, noise, labels, position = np.empty(0), np.empty(0), np.empty(0), 0
+    chunk, position, end = (), 0, 0
+
+    def draw_chunk():
+        left, _ = rates.left(STEPS_PER_CALL)
+        x, outside, noise = draw(rng, rates.batch * tokens.shape[-1], spaces, unit, tokens.shape[-1])
+        if model.rule is not None:
+            x[..., :-1] = correlated(x[..., :-1], tokens)
+            noise = model.rule.draw(rng, noise.shape)
+        labels = 0.0 * noise if classes is None else classes.enter_frame(x, s)
+        n = min(left, len(x))
+        rows, which, scales, noise[:n] = samples.step_inputs(rates, noise[:n], labels[:n], x.shape[2])
+        if scales is not None:
+            x[:n] *= scales.swapaxes(1, 2)[..., None]
+        return (x, outside, tokens.reshape(-1, *tokens.shape[-2:])), noise, rows, which, scales
 
     def step(limit):
-        nonlocal x, noise, labels, position
-        if not np.isfinite(students).all():
-            return limit  # the run has diverged
-        limit, changed = rates.left(limit)
-        if position == len(x) or changed:
-            normal, dof = _random_coordinates(sizes, model.K, static, rates.batch * tokens.shape[-1])
-            x, noise = draw(rng, max(1, REDUCED.chunk_normals // normal.size), normal, dof, unit)
-            if model.rule is not None:
-                x, noise = correlated(x, tokens), model.rule.draw(rng, (len(x), rates.batch))
-            labels, position = (0.0 * noise if classes is None else classes.enter_frame(x, s)), 0
-        first, position = position, min(len(x), position + limit)
+        nonlocal chunk, position, end
+        if position == end:
+            if not np.isfinite(students).all():
+                return limit  # the run has diverged
+            chunk = draw_chunk()
+            position, end = 0, len(chunk[2])
+        inputs, noise, rows, which, scales = chunk
+        first, position = position, min(end, position + limit)
         taken = slice(first, position)
-        rows, which, scales, noise[taken] = samples.step_inputs(rates, noise[taken], labels[taken], x.shape[2])
-        if scales is not None:
-            x[taken] *= scales.swapaxes(1, 2)[..., None]
         if samples.has_own_steps:
-            samples.reduced((teachers, students), v, np.sqrt(s), x, noise, which, rows, first)
+            samples.reduced((teachers, students), v, np.sqrt(s), inputs, noise, which[taken], rows[taken], first)
         else:
+            scales = None if scales is None else scales[taken]
             for i, j in samples.segments(position - first, scales, functions[0], slice(None)):
-                advance(x, noise, first + i, first + j, rows[i:j])
+                advance(inputs, noise, first + i, first + j, rows[first + i : first + j])
         return position - first
 
-    def record():
-        arrays = *frame_overlaps(teachers[:L], students[:L], _static_factors), v.copy()
-        return arrays if all(np.isfinite(x).all() for x in arrays) else tuple(x * np.nan for x in arrays)
+    def size(record):
+        return largest((record[0] ** 2, record[1]))  # overlaps are products of coordinates
 
     with np.errstate(over="ignore", invalid="ignore"):  # the records of a diverging run are nan
-        records = follow(steps, step, record, tick)
-    K = start.K
-    return stacked(records, (L, K, K), (L, K, static), start.v.shape)
+        records = follow(steps, step, lambda: (students[:L].copy(), v.copy()), tick, size)
+    coordinates, v = stacked(records, students[:L].shape, start.v.shape)
+    return *frame_overlaps(teachers[:L], coordinates, _static_factors), v
 
 
 def _sizes(model, N):
@@ -134,41 +142,39 @@ def _with_unseen(start, s, sizes, joint):
     return np.append(s, REDUCED.hidden_eigenvalue), np.append(sizes, M), np.concatenate([joint, block])
 
 
-def draw(rng, length, normal, dof, noise):
-    """All random numbers of ``length`` steps: coordinates x (length, L, b, M + K + b) and label noise (length, b).
+def _spaces(sizes, K, M):
+    """Masks (L, M + K) of the frame vectors of each block, K, and the dimensions (L,) of the space outside the frame.
 
-    ``normal`` (L, b, M + K + b) marks the coordinates that are N(0, 1); the diagonal of the last b columns is the root
-    of a chi-square with ``dof`` (L, b) degrees of freedom, and the rest is zero.
+    A block of n_l coordinates has min(M, n_l) frame vectors for the teachers, and up to K more for the students.
     """
-    L, b, width = normal.shape
-    x = np.zeros((length, normal.size))
-    x[:, np.flatnonzero(normal)] = rng.standard_normal((length, np.count_nonzero(normal)))
-    x = x.reshape(length, L, b, width)
+    taught = np.minimum(M, sizes)
+    learned = np.minimum(K, sizes - taught)
+    j, trained = np.arange(M + K), np.arange(M + K) >= M
+    frame = np.where(trained, j - M < learned[:, None], j < taught[:, None])
+    return frame, K, sizes - taught - learned
+
+
+def draw(rng, rows, spaces, noise, tokens=1):
+    """All random numbers of a chunk of steps: x (., L, rows, M + K + 1), outside (., L, n, n), label noise (., b).
+
+    They are those of ``_reduced``: n = min(rows, K) normal vectors in the ``rest`` dimensions outside the frame form a
+    triangle (Bartlett 1933), with roots of chi-squares on its diagonal.
+    """
+    frame, K, rest = spaces
+    (L, width), n = frame.shape, min(rows, K)
+    length = max(1, REDUCED.chunk_normals // (L * rows * (width + 1)))
+    x, outside, (i, j) = np.empty((length, L, rows, width + 1)), np.zeros((length, L, n, n)), np.tril_indices(n, -1)
+    x[..., :-1] = rng.standard_normal((length, L, rows, width))
+    if not frame.all():
+        x[..., :-1] *= frame[:, None]
+    outside[..., i, j] = rng.standard_normal((length, L, len(i))) * (j + 1 <= rest[:, None])
     # chi-square = 2 gamma(dof / 2), which unlike rng.chisquare allows dof = 0; a scalar is faster than an array of one
-    shape = dof / 2 if dof.size > 1 else dof.item() / 2
-    i = np.arange(b)
-    x[:, :, i, width - b + i] = np.sqrt(2 * rng.standard_gamma(shape, (length, L, b)))
-    return x, noise * rng.standard_normal((length, b)) if noise > 0 else np.zeros((length, b))
-
-
-def _random_coordinates(sizes, K, M, b):
-    """The masks ``normal`` and the ``dof`` of :func:`draw`.
-
-    A block of n_l coordinates has min(M, n_l) frame vectors for the teachers, up to K more for the students, and a
-    space of ``rest`` dimensions orthogonal to the frame.  The b samples form a triangle there (Bartlett 1933).
-    """
-    normal = np.zeros((len(sizes), b, M + K + b), dtype=bool)
-    dof = np.zeros((len(sizes), b))
-    for block, n in enumerate(sizes):
-        teachers = int(min(M, n))
-        students = int(min(K, n - teachers))
-        rest = n - teachers - students
-        normal[block, :, :teachers] = True
-        normal[block, :, M : M + students] = True
-        for i in range(b):
-            normal[block, i, M + K : M + K + int(min(i, rest))] = True
-            dof[block, i] = max(rest - i, 0)
-    return normal, dof
+    shape = np.maximum(rest[:, None] - np.arange(n), 0) / 2
+    shape = shape if shape.size > 1 else shape.item()
+    outside[..., range(n), range(n)] = np.sqrt(2 * rng.standard_gamma(shape, (length, L, n)))
+    x[..., -1] = 1.0 if rows > 1 else outside[..., 0]
+    b = rows // tokens
+    return x, outside, noise * rng.standard_normal((length, b)) if noise > 0 else np.zeros((length, b))
 
 
 def frames(start, s, sizes, joint=None):
@@ -186,17 +192,17 @@ def frames(start, s, sizes, joint=None):
 
 
 def frame_overlaps(teachers, students, s):
-    """q^l (L, K, K) and r^l = s_l W P_l W*^T / N (L, K, M) from frame coordinates; s (L,), or (L, M) by static row."""
-    transposed = students.swapaxes(1, 2)
-    return transposed @ students, np.reshape(s, (len(s), 1, -1)) * (transposed[:, :, : teachers.shape[1]] @ teachers)
+    """q^l (., L, K, K) and r^l = s_l W P_l W*^T / N (., L, K, M) from frame coordinates; s (L,), or (L, M) by row."""
+    transposed = students.swapaxes(-1, -2)
+    return transposed @ students, np.reshape(s, (len(s), 1, -1)) * (transposed[..., : teachers.shape[1]] @ teachers)
 
 
 def _stepper(model, N, s, teachers, students, v, functions):
-    """Return the function (x, noise, first, last, rates) that makes these steps of a drawn chunk, in place."""
+    """Return the function (inputs, noise, first, last, rates) that makes these steps of a drawn chunk, in place."""
     norms = np.einsum("ejk,ejk->k", students, students) if model.spherical else np.zeros(0)
     root_s, v_star = np.sqrt(s), np.array(model.v_star, dtype=float)
 
-    def advance(x, noise, first, last, rates):
-        _reduced.run(teachers, students, v, root_s, v_star, *functions, rates, norms, N, x, noise, first, last)
+    def advance(inputs, noise, first, last, rates):
+        _reduced.run(teachers, students, v, root_s, v_star, *functions, rates, norms, N, inputs, noise, first, last)
 
     return advance

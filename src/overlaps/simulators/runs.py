@@ -17,7 +17,7 @@ from ..models.start import output_times, warn_coarse_step
 from ..results.composite import LowRankEnsemble, MixedEnsemble, StagedEnsemble, shown_times
 from ..results.ensemble import Ensemble
 from .dispatch import SIMULATORS, dispatch
-from .steps import check_batches, first_step
+from .steps import check_batches, first_step, streams
 
 __all__ = ["simulate"]
 
@@ -34,6 +34,15 @@ class RunOptions(TypedDict, total=False):
     dtype: Literal["float64", "float32"] | None
     schedule: Schedule | dict[str, Schedule] | None
     keep_weights: bool
+
+
+class RowOptions(RunOptions, total=False):
+    """Keywords of models whose inputs have a spectrum."""
+
+    rows: ArrayLike | None
+    rows_test: ArrayLike | None
+    replace: bool
+    weights: tuple[ArrayLike, ArrayLike] | None
 
 
 class LatentOptions(RunOptions, total=False):
@@ -70,7 +79,7 @@ def simulate(model: Mixed, *, N: int, alpha: Times, rng: Rng, **options: Unpack[
 @overload
 def simulate(model: Recorded[Runs], *, N: int, alpha: Times, rng: Rng, **options: Unpack[LatentOptions]) -> Runs: ...
 @overload
-def simulate(model: Model, *, N: int, alpha: Times, rng: Rng, **options: Unpack[RunOptions]) -> Ensemble: ...
+def simulate(model: Model, *, N: int, alpha: Times, rng: Rng, **options: Unpack[RowOptions]) -> Ensemble: ...
 
 
 @by_name("ov.simulate(model, N=1000, alpha=[0.0, 1.0], rng=1)")  # type: ignore[misc]  # a Recorded is a Model
@@ -95,7 +104,7 @@ def simulate(
 
     Each step draws a fresh sample (or a batch) and updates
     :math:`w_k \mathrel{+}= F_k\, x/\sqrt N`, :math:`F_k = -\eta v_k g'(\lambda_k)\Delta`, and v if it is trained.
-    Inputs are :math:`x \sim N(0, \Sigma)` also if the spectrum was estimated from data; rows of the data are not drawn.
+    Inputs are :math:`x \sim N(0, \Sigma)` also if the spectrum was estimated from data, or ``rows=`` of the data.
 
     Parameters
     ----------
@@ -108,14 +117,16 @@ def simulate(
         An interval (from, to), recorded at 201 equidistant times; or increasing times. Time begins at ``start.alpha``
         (0 for random starts): an interval begins there, and no time may lie before it. Times are rounded to steps.
     rng : int or numpy.random.Generator
-        Seed or generator. Run i uses its i-th spawned child, for any number of runs and workers.
+        Seed, from which generators of NumPy's SFC64 are made, or a generator of any kind. Run i uses its i-th spawned
+        child, for any number of runs and workers.
     start : State or list of State, optional
         Overlaps to start from (one for all runs, or one per run, all at the same time); the weights have exactly these
         overlaps. By default every run draws a ``random_start``. A hidden manifold takes ``start`` for "reduced" only,
         otherwise ``weights``.
     method : {"auto", "reduced", "direct"}
-        "direct" uses explicit weights and inputs: cost of one step ~ N (K + M). "reduced" draws the overlaps from the
-        same law without weights: cost ~ L (K + M)^2 at any N. "auto" is "reduced" if all blocks are larger than K + M,
+        "direct" uses explicit weights and inputs: cost of one step ~ b N (K + M) for b samples, or tokens. "reduced"
+        draws the overlaps from the same law without weights: cost ~ L (K + M) (K + b) K at any N, and L (K + M)^2 for
+        b = 1. "auto" is "reduced" if all blocks are larger than K + M,
         and "direct" otherwise, as well as for the hidden manifold, for ``dtype="float32"`` and for teachers that drift:
         these leave the frame of "reduced", and records have T at its stationary value. For the hidden manifold
         "reduced" is the Gaussian law at the eigenvalues of the limit: no features, and starts are States.
@@ -137,7 +148,18 @@ def simulate(
         Store the students at the last record, in the coordinates of the inputs: ``runs.final_weights(i)``. Implies
         "direct".
     **data
-        Options of the data of the model; none for Gaussian inputs with a spectrum. The **hidden manifold** has
+        Options of the data of the model. **Inputs with a spectrum** may be the rows of a data set:
+
+        - rows : array_like, shape (n, N). Each sample is one of these rows instead of a Gaussian vector; everything
+          else is that of direct SGD. Overlaps, and eps_g of Gaussian fields, are those for the spectrum of the model,
+          as from ``Spectrum.from_covariance(data=rows)``; a warning if the rows have other second moments.
+        - rows_test : array_like, shape (n', N). Rows on which ``runs.test_error``, without label noise, and its
+          standard error ``runs.test_error_se`` are measured at every record; none by default, and none for rules.
+        - replace : bool, True. Draw with replacement; or each row at most once, which limits the number of steps.
+        - weights : (W, W_star), (K, N) and (M, N). Weights at the start of all runs, in place of ``start``, which has
+          their overlaps only. Weights with the same overlaps may learn rows that are not Gaussian otherwise.
+
+        The **hidden manifold** has
 
         - weights : (W, W_star, F), or list of such tuples. Students (K, N), teachers (M, D) and features (N, D) of all
           runs, or of each. By default every run draws them (``overlaps.manifold.weights.random_weights``).
@@ -200,7 +222,7 @@ def simulate(
     (3, 3)
     """
     N, runs = check.count("N", N), check.count("runs", runs)
-    check_features("simulate", model, schedule)
+    check_features("simulate" if data.get("rows") is None else "simulate(rows=)", model, schedule)
     if isinstance(model, Stages):
         options = {"method": method, "runs": runs, "progress": progress, "executor": executor, "dtype": dtype}
         options |= {"student_scale": student_scale, "keep_weights": keep_weights}
@@ -215,7 +237,7 @@ def simulate(
     check.executor(executor)
     check.number("student_scale", student_scale, least=0)
     begin, steps = recorded_steps(alpha, N, _common_time(start))
-    children = check.generator(rng).spawn(runs)
+    children = streams(rng, runs)
     evaluator, largest_eta = None, 1.0
     if schedule is not None:
         evaluator = ScheduleEvaluator(model, schedule)
@@ -241,7 +263,7 @@ def _simulate_stages(stages, N, alpha, rng, start, schedule, options):
         raise ValueError("Stages of hidden manifolds cannot be simulated: overlaps do not determine the weights.")
     time = _common_time(start)
     begin, steps = recorded_steps(alpha, N, time)
-    requested, rngs = (begin + steps) / N, iter(check.generator(rng).spawn(len(stages)))
+    requested, rngs = (begin + steps) / N, iter(streams(rng, len(stages)))
 
     ensembles: list[Any] = []
 

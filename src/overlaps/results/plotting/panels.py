@@ -10,7 +10,7 @@ class Limits(NamedTuple):
 
     overhang: float = 0.01  # what curves may exceed the limits that their first drawing had, margins included
     filled: float = 0.5  # below this fraction an axis fits closely again; larger: axes jump more often
-    room: float = 0.25  # excess where curves have left an axis; halved: the next move leaves it again
+    excess: float = 0.25  # beyond curves that have left an axis; halved: the next move leaves it again
 
 
 LIMITS = Limits()
@@ -98,7 +98,7 @@ def _change_limits(ax, name, old):
     below, above = least < low - overhang, largest > high + overhang
     change = below or above or span < LIMITS.filled * (high - low)
     if change:
-        ends = np.array([least - LIMITS.room * span * below, largest + LIMITS.room * span * above])
+        ends = np.array([least - LIMITS.excess * span * below, largest + LIMITS.excess * span * above])
     getattr(ax, f"set_{name}lim")(transform.inverted().transform(ends) if change else old, auto=None)
     return change
 

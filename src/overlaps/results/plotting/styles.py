@@ -178,7 +178,7 @@ def mark(ax, plateau, text=True):
         box = note.get_window_extent()
         if ax.bbox.containsx(box.x0) and ax.bbox.containsx(box.x1) and not box.count_overlaps(others):
             break
-        note.remove()  # without room on either side, the line alone remains
+        note.remove()  # if it collides on both sides, the line alone remains
 
 
 def resolved(result, log):

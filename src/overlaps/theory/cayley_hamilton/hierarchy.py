@@ -20,6 +20,7 @@ from ...flow import flow
 from ...flow.system import System, blocks_last
 from ...integrators.evolve import evolve
 from ...integrators.methods import check_options, solver_class
+from ...integrators.solver import traits_of
 from ...models import Model, State, isotropic
 from ...models.features import check_features
 from ...results.trajectory import Solved, Trajectory
@@ -230,7 +231,7 @@ def solve(
             f"{rounding} limit={L} runs it all the same."
         )
     polynomials = polynomial_basis(model.spectrum, basis)
-    if getattr(solver, "by_blocks", False):
+    if traits_of(solver).by_blocks:
         raise ValueError(
             f"method = {check.shown(method)} uses the structure of the spectral basis; expected a solver of "
             "scipy.integrate (DOP853; BDF or Radau for stiff problems). Or use overlaps.solve."
