@@ -537,7 +537,7 @@ def test_a_norm_that_vanishes_ends_a_gradient_flow(method):
     """Exact: with R = 0, u = sqrt(Q) obeys u' = -eta (u + 2/pi), and reaches zero at log(1 + pi u_0/2) / eta."""
     model, start = shrinking()
     with pytest.warns(RuntimeWarning, match="student 0 has shrunk to norm zero"):
-        traj = ov.solve(model, start, (0.0, 10.0), method=method)
+        traj = ov.solve(model, start, (0.0, 10.0), method=method, every_step=True)
     assert not traj.success and traj.nfev < 5000
     end = np.log(1 + np.pi / 4) / model.eta
     # it stops at u = 1e-6, 5e-6 before the end, at the beginning of a step that may be ten times as long
