@@ -17,6 +17,7 @@ from .analysis import compress, compression_error, field_average, fluctuations, 
 from .dynamics import solve, solve_many
 from .flow.closure import closure
 from .models import Mixed, Model, Schedule, Spectrum, Stages, State, committee_machine, isotropic, power_law
+from .models.biases import biased
 from .models.frozen import LowRank, distill, low_rank, previous_student
 from .models.learner import Learner, learner
 from .models.mixture import GaussianMixture, gaussian_mixture
@@ -65,8 +66,8 @@ else:
 
 __all__ = [
     "Activation", "GaussianCovariates", "GaussianMixture", "HiddenManifold", "Learner", "LowRank", "Mixed", "Model",
-    "Rule", "Schedule", "Spectrum", "Stages", "State", "absolute", "cite", "closure", "committee_machine", "compare",
-    "compress", "compression_error", "covariates", "critical_eta", "distill", "erf", "explore", "field_average",
+    "Rule", "Schedule", "Spectrum", "Stages", "State", "absolute", "biased", "cite", "closure", "committee_machine",
+    "compare", "compress", "compression_error", "covariates", "critical_eta", "distill", "erf", "explore", "field_average",
     "fixed_point", "fluctuations", "gaussian_covariates", "gaussian_mixture", "greedy_schedule", "hessian",
     "hidden_manifold", "isotropic", "latents", "leaky_relu", "learner", "linear", "linearise", "load", "low_rank",
     "optimal_schedule", "plateau", "polynomial", "power_law", "previous_student", "quadratic", "quadratic_network",

@@ -240,7 +240,7 @@ ANSWERS = {
 TOLERANCE = {"fluctuations": 1e-4, "optimal_schedule": 1e-4, "linearise": 1e-5}
 # Means of one class are no mean over classes. With a frozen student the first teacher is another one, a kinked student
 # begins aligned with its copy, and sample points of more fields are others.
-INCOMPARABLE = {("closure", "classes")} | {
+INCOMPARABLE = {("closure", "classes"), ("closure", "biases")} | {
     (who, "distilled") for who in ("field_average", "linearise", "hessian", "fluctuations")
 }
 # Refusals that depend on more than two features, or on an argument.

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .._base import check
 
 __all__ = ["FEATURES", "FUNCTIONS", "HINTS", "REFUSED", "applies", "check_features", "features_of", "supported"]
@@ -68,6 +70,7 @@ FEATURES = {
     "ratios": _task(
         "classes whose variances differ between eigenspaces", lambda m: m.n_classes > 0 and len(m.groups) > 1
     ),
+    "biases": _task("trained biases (ov.biased)", lambda m: m.n_classes > 0 and np.any(m.constant_inputs)),
     "latents": _task("a teacher of latents", lambda m: m.latent_teacher),
     "several": _task("several eigenvalues of the inputs (L > 1)", lambda m: m.spectrum.L > 1),
     "blind": _task("an eigenspace without variance (s = 0)", lambda m: m.spectrum.s.min() == 0),
@@ -143,6 +146,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
         *GROUPS.finite_N, "hessian", "optimal_schedule", *GROUPS.theory,
     ),
     "ratios": ("latents", STRUCTURED, "compress"),
+    "biases": ("latents", "compress"),
     "latents": ("Mixed", "low_rank", "distilled", "s(alpha)", "late", ROWS, *GROUPS.finite_N, *GROUPS.theory[1:]),
     "kinked": ("late",),
     "distilled": ("late",),
@@ -168,6 +172,7 @@ IMPLIED = {
     "tokens": ("rule",),
     "tokens_by_block": ("rule", "tokens", "several"),
     "ratios": ("classes", "several"),
+    "biases": ("classes", "several", "blind"),
     "blind": ("several",),
     "heads": ("Mixed",),
 }
@@ -176,6 +181,7 @@ HINTS = {
     ("decay", "sphere"): "The projection cancels it at every step; expected weight_decay = 0, or (0, kappa_v).",
     ("noise", "rule"): "The noise of a learner is that of its rule, noise= of ov.Rule.",
     ("classes", "s(alpha)"): "Classes have variances of their own, ratios=.",
+    ("biases", "compress"): "Compress first: ov.biased(*ov.compress(model, state, nodes), ...).",
     ("drift", "distilled"): "The overlaps of a frozen student with teachers that drift would decay.",
     ("drift", "low_rank"): "The overlaps of frozen students with teachers that drift would decay.",
     ("trained_v", "low_rank"): "Expected eta_v = 0; the amplitudes are trained instead.",
