@@ -22,6 +22,7 @@ from .models.frozen import LowRank, distill, low_rank, previous_student
 from .models.learner import Learner, learner
 from .models.mixture import GaussianMixture, gaussian_mixture
 from .models.model import quadratic_network
+from .models.random_features import random_features
 from .results.citations import cite
 from .results.discrepancy import tlog_rmse
 from .results.files import load, save
@@ -67,11 +68,11 @@ else:
 __all__ = [
     "Activation", "GaussianCovariates", "GaussianMixture", "HiddenManifold", "Learner", "LowRank", "Mixed", "Model",
     "Rule", "Schedule", "Spectrum", "Stages", "State", "absolute", "biased", "cite", "closure", "committee_machine",
-    "compare", "compress", "compression_error", "covariates", "critical_eta", "distill", "erf", "explore", "field_average",
-    "fixed_point", "fluctuations", "gaussian_covariates", "gaussian_mixture", "greedy_schedule", "hessian",
+    "compare", "compress", "compression_error", "covariates", "critical_eta", "distill", "erf", "explore",
+    "field_average", "fixed_point", "fluctuations", "gaussian_covariates", "gaussian_mixture", "greedy_schedule", "hessian",
     "hidden_manifold", "isotropic", "latents", "leaky_relu", "learner", "linear", "linearise", "load", "low_rank",
     "optimal_schedule", "plateau", "polynomial", "power_law", "previous_student", "quadratic", "quadratic_network",
-    "relu", "reproducible", "results", "rules", "save", "schedule_gradient", "sign", "simulate", "solve", "solve_many",
-    "static", "style", "sweep", "tanh", "theory", "tlog_rmse",
+    "random_features", "relu", "reproducible", "results", "rules", "save", "schedule_gradient", "sign",
+    "simulate", "solve", "solve_many", "static", "style", "sweep", "tanh", "theory", "tlog_rmse",
 ]  # fmt: skip
 __dir__ = public_dir(__name__)

@@ -204,6 +204,7 @@ OWN = {
     "ov.fluctuations": {"points": 64},
     "ov.fixed_point": {"tol": 1e-3},
     "ov.Rule": {"force": towards_teacher, "K": 1, "M": 1, "name": "mine"},
+    "ov.random_features": {"W": W.T, "covariance": np.ones(3), "teacher": [0.3, 0.2, 0.1]},
     "ov.rules.logistic_committee": {"beta": 2.0},
     "ov.rules.offsets": {"offset": [0.3, -0.1]},
     "ov.rules.episode": {"T": 3, "at_least": 2, "penalty": 0.4, "bonus": 0.1},
