@@ -45,7 +45,7 @@ _LAZY = {
 # modules that define results, and are imported when a file contains a class that is not yet loaded, the last one first
 Immutable.kinds.later += [f"{__name__}.{x}" for x in _LAZY]
 Immutable.kinds.later += [f"{__name__}.theory.{x}" for x in ("cayley_hamilton", "linear", "quadratic", "scaling")]
-Immutable.kinds.later += [f"{__name__}.analysis.{x}" for x in ("stationary", "escape_time")]
+Immutable.kinds.later += [f"{__name__}.analysis.{x}" for x in ("stationary", "minima", "escape_time")]
 
 if TYPE_CHECKING:
     from . import static, theory
@@ -69,10 +69,10 @@ __all__ = [
     "Activation", "GaussianCovariates", "GaussianMixture", "HiddenManifold", "Learner", "LowRank", "Mixed", "Model",
     "Rule", "Schedule", "Spectrum", "Stages", "State", "absolute", "biased", "cite", "closure", "committee_machine",
     "compare", "compress", "compression_error", "covariates", "critical_eta", "distill", "erf", "explore",
-    "field_average", "fixed_point", "fluctuations", "gaussian_covariates", "gaussian_mixture", "greedy_schedule", "hessian",
-    "hidden_manifold", "isotropic", "latents", "leaky_relu", "learner", "linear", "linearise", "load", "low_rank",
-    "optimal_schedule", "plateau", "polynomial", "power_law", "previous_student", "quadratic", "quadratic_network",
-    "random_features", "relu", "reproducible", "results", "rules", "save", "schedule_gradient", "sign",
+    "field_average", "fixed_point", "fluctuations", "gaussian_covariates", "gaussian_mixture", "greedy_schedule",
+    "hessian", "hidden_manifold", "isotropic", "latents", "leaky_relu", "learner", "linear", "linearise", "load",
+    "low_rank", "optimal_schedule", "plateau", "polynomial", "power_law", "previous_student", "quadratic",
+    "quadratic_network", "random_features", "relu", "reproducible", "results", "rules", "save", "schedule_gradient", "sign",
     "simulate", "solve", "solve_many", "static", "style", "sweep", "tanh", "theory", "tlog_rmse",
 ]  # fmt: skip
 __dir__ = public_dir(__name__)

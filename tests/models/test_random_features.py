@@ -119,6 +119,6 @@ def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="covariance .*semi-definite"):
         ov.random_features(W=W, covariance=-Sigma, teacher=teacher, eta=0.1)
     with pytest.raises(ValueError, match="covariance = .*variances >= 0"):
-        ov.random_features(W=W, covariance=-teacher**2, teacher=teacher, eta=0.1)
+        ov.random_features(W=W, covariance=-(teacher**2), teacher=teacher, eta=0.1)
     with pytest.raises(ValueError, match=r"student has shape \(3,\)"):
         ov.random_features(W=W, covariance=Sigma, teacher=teacher, student=[1, 2, 3], eta=0.1)

@@ -247,6 +247,7 @@ OWN = {
     "ov.explore": {"f": lambda eta: TRAJECTORY},
     "ov.theory.quadratic.eta_fastest": {"K": 1, "M": 1, "starts": 1, "rtol": 0.1},
     "ov.theory.stationary_points": {"model": FLOW, "starts": 2},
+    "ov.theory.minima": {"model": FLOW, "starts": 2},
     "ov.learner": {"rule": ov.rules.perceptron()},
     "ov.static.sample_posterior": {"steps": 4, "warmup": 0, "leapfrog": 1},
     "ov.static.train_student": {"n": 20, "width": 2, "steps": 1},

@@ -93,6 +93,7 @@ CALLS = {
     "optimal_schedule": lambda m, s, f, o: ov.optimal_schedule(m, s, settings.END, knots=2, maxiter=1),
     "compress": lambda m, s, f, o: ov.compress(m, s, 9),
     "theory.stationary_points": lambda m, s, f, o: ov.theory.stationary_points(m, starts=1, rng=1),
+    "theory.minima": lambda m, s, f, o: ov.theory.minima(m, starts=1, rng=1),
     "theory.plateau.plateau_state": lambda m, s, f, o: plateau.plateau_state(m, s),
     "theory.cayley_hamilton.solve": lambda m, s, f, o: cayley_hamilton.solve(m, s, TIMES),
     "theory.linear.reduce": lambda m, s, f, o: linear.reduce(m, s),

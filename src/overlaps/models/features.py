@@ -99,7 +99,8 @@ class FunctionGroups(NamedTuple):
     autonomous: tuple[str, ...] = "plateaus", *finite_N  # for equations that do not change with time
     linear: tuple[str, ...] = "theory.linear.reduce", "theory.linear.multi_pass"
     theory: tuple[str, ...] = (
-        "theory.stationary_points", "theory.plateau.plateau_state", "theory.cayley_hamilton.solve", *linear,
+        "theory.stationary_points", "theory.minima", "theory.plateau.plateau_state", "theory.cayley_hamilton.solve",
+        *linear,
     )  # fmt: skip
     # They take the model of a single task, neither mixed nor in stages.
     single_task: tuple[str, ...] = (
@@ -122,7 +123,7 @@ FUNCTIONS = (
 # Functions and other features that do not support a feature.
 REFUSED: dict[str, tuple[str, ...]] = {
     "noise": ("rule", "late"),
-    "decay": ("sphere", "late", "theory.linear.reduce"),
+    "decay": ("sphere", "late", "theory.minima", "theory.linear.reduce"),
     "batches": ("theory.linear.reduce",),
     "flow": ("critical_eta", *GROUPS.finite_N),
     "sphere": (
@@ -131,10 +132,10 @@ REFUSED: dict[str, tuple[str, ...]] = {
     ),
     "drift": (
         "classes", "latents", "Mixed", "distilled", "low_rank", "late", "method = 'reduced'", *GROUPS.finite_N,
-        "theory.plateau.plateau_state", *GROUPS.linear,
+        "theory.minima", "theory.plateau.plateau_state", *GROUPS.linear,
     ),
     "trained_v": ("low_rank", "late", "theory.plateau.plateau_state", *GROUPS.linear),
-    "several": ("theory.stationary_points",),
+    "several": ("theory.stationary_points", "theory.minima"),
     "rule": (
         "classes", "latents", "Mixed", "low_rank", "distilled", "late", "hessian", "optimal_schedule",
         *GROUPS.theory,
@@ -190,6 +191,8 @@ HINTS = {
     ("several", "theory.stationary_points"): (
         "Expected L = 1; elsewhere ov.fixed_point from guesses, such as slow records of a curve."
     ),
+    ("several", "theory.minima"): "Expected L = 1.",
+    ("decay", "theory.minima"): "Its minima are those of eps_g; expected weight_decay = 0.",
     ("flow", "critical_eta"): "The stability of a gradient flow does not depend on eta.",
     ("latents", ROWS): "ov.gaussian_covariates takes samples=.",
     ("s(alpha)", "hessian"): "hessian(traj[i]) is that of a record at the eigenvalues of the model.",
