@@ -72,7 +72,7 @@ __all__ = [
     "field_average", "fixed_point", "fluctuations", "gaussian_covariates", "gaussian_mixture", "greedy_schedule",
     "hessian", "hidden_manifold", "isotropic", "latents", "leaky_relu", "learner", "linear", "linearise", "load",
     "low_rank", "optimal_schedule", "plateau", "polynomial", "power_law", "previous_student", "quadratic",
-    "quadratic_network", "random_features", "relu", "reproducible", "results", "rules", "save", "schedule_gradient", "sign",
-    "simulate", "solve", "solve_many", "static", "style", "sweep", "tanh", "theory", "tlog_rmse",
+    "quadratic_network", "random_features", "relu", "reproducible", "results", "rules", "save", "schedule_gradient",
+    "sign", "simulate", "solve", "solve_many", "static", "style", "sweep", "tanh", "theory", "tlog_rmse",
 ]  # fmt: skip
 __dir__ = public_dir(__name__)
