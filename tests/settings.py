@@ -164,6 +164,12 @@ def distilled(model, start, weight):
     return ov.distill(model, start, Q="copy", weight=weight)
 
 
+def biases(model, start, neutral):
+    """Biases of students and teachers, or biases that stay zero."""
+    rate, b, b_star = (1e-12, [0.0, 0.0], None) if neutral else (0.43, [0.2, -0.1], [0.3, -0.2][: model.M])
+    return ov.biased(model, start, b=b[: model.K], b_star=b_star, rate=rate)
+
+
 def directions(model, start, neutral):
     """Trained directions: one, or as many as units, which then are all that there is."""
     if neutral:
@@ -183,6 +189,7 @@ def other(model):
 
 
 WRAPPERS = {
+    "biases": biases,
     "distilled": distilled,
     "low_rank": directions,
     "Mixed": lambda model, start, shares: (ov.Mixed([model, other(model)], shares), start),
@@ -289,6 +296,7 @@ FEATURES = {  # each with generic numbers
     "tokens_by_block": with_rule("tokens_by_block"),
     "classes": with_data("classes"),
     "ratios": with_data("ratios"),
+    "biases": wrapped("biases", False),
     "latents": with_data("latents"),
     "several": several,
     "blind": blind(0.0),
@@ -324,6 +332,7 @@ NEUTRAL = {
     "ratios": (
         with_data("ratios", ratios=((1.0, 1.0), (1.0, 1 + 1e-13))), lambda x: (with_data("classes")(x), several(x)),
     ),
+    "biases": (wrapped("biases", True),),
     "several": (lambda x: several(x, (1.0, 1.0)),),
     "blind": (blind(1e-14), blind(0.0)),
     "Mixed": (wrapped("Mixed", [1.0, 0.0]),),

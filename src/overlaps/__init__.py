@@ -17,10 +17,12 @@ from .analysis import compress, compression_error, field_average, fluctuations, 
 from .dynamics import solve, solve_many
 from .flow.closure import closure
 from .models import Mixed, Model, Schedule, Spectrum, Stages, State, committee_machine, isotropic, power_law
+from .models.biases import biased
 from .models.frozen import LowRank, distill, low_rank, previous_student
 from .models.learner import Learner, learner
 from .models.mixture import GaussianMixture, gaussian_mixture
 from .models.model import quadratic_network
+from .models.random_features import random_features
 from .results.citations import cite
 from .results.discrepancy import tlog_rmse
 from .results.files import load, save
@@ -43,7 +45,7 @@ _LAZY = {
 # modules that define results, and are imported when a file contains a class that is not yet loaded, the last one first
 Immutable.kinds.later += [f"{__name__}.{x}" for x in _LAZY]
 Immutable.kinds.later += [f"{__name__}.theory.{x}" for x in ("cayley_hamilton", "linear", "quadratic", "scaling")]
-Immutable.kinds.later += [f"{__name__}.analysis.{x}" for x in ("stationary", "escape_time")]
+Immutable.kinds.later += [f"{__name__}.analysis.{x}" for x in ("stationary", "minima", "escape_time")]
 
 if TYPE_CHECKING:
     from . import static, theory
@@ -65,12 +67,12 @@ else:
 
 __all__ = [
     "Activation", "GaussianCovariates", "GaussianMixture", "HiddenManifold", "Learner", "LowRank", "Mixed", "Model",
-    "Rule", "Schedule", "Spectrum", "Stages", "State", "absolute", "cite", "closure", "committee_machine", "compare",
-    "compress", "compression_error", "covariates", "critical_eta", "distill", "erf", "explore", "field_average",
-    "fixed_point", "fluctuations", "gaussian_covariates", "gaussian_mixture", "greedy_schedule", "hessian",
-    "hidden_manifold", "isotropic", "latents", "leaky_relu", "learner", "linear", "linearise", "load", "low_rank",
-    "optimal_schedule", "plateau", "polynomial", "power_law", "previous_student", "quadratic", "quadratic_network",
-    "relu", "reproducible", "results", "rules", "save", "schedule_gradient", "sign", "simulate", "solve", "solve_many",
-    "static", "style", "sweep", "tanh", "theory", "tlog_rmse",
+    "Rule", "Schedule", "Spectrum", "Stages", "State", "absolute", "biased", "cite", "closure", "committee_machine",
+    "compare", "compress", "compression_error", "covariates", "critical_eta", "distill", "erf", "explore",
+    "field_average", "fixed_point", "fluctuations", "gaussian_covariates", "gaussian_mixture", "greedy_schedule",
+    "hessian", "hidden_manifold", "isotropic", "latents", "leaky_relu", "learner", "linear", "linearise", "load",
+    "low_rank", "optimal_schedule", "plateau", "polynomial", "power_law", "previous_student", "quadratic",
+    "quadratic_network", "random_features", "relu", "reproducible", "results", "rules", "save", "schedule_gradient",
+    "sign", "simulate", "solve", "solve_many", "static", "style", "sweep", "tanh", "theory", "tlog_rmse",
 ]  # fmt: skip
 __dir__ = public_dir(__name__)

@@ -93,6 +93,7 @@ CALLS = {
     "optimal_schedule": lambda m, s, f, o: ov.optimal_schedule(m, s, settings.END, knots=2, maxiter=1),
     "compress": lambda m, s, f, o: ov.compress(m, s, 9),
     "theory.stationary_points": lambda m, s, f, o: ov.theory.stationary_points(m, starts=1, rng=1),
+    "theory.minima": lambda m, s, f, o: ov.theory.minima(m, starts=1, rng=1),
     "theory.plateau.plateau_state": lambda m, s, f, o: plateau.plateau_state(m, s),
     "theory.cayley_hamilton.solve": lambda m, s, f, o: cayley_hamilton.solve(m, s, TIMES),
     "theory.linear.reduce": lambda m, s, f, o: linear.reduce(m, s),
@@ -240,7 +241,7 @@ ANSWERS = {
 TOLERANCE = {"fluctuations": 1e-4, "optimal_schedule": 1e-4, "linearise": 1e-5}
 # Means of one class are no mean over classes. With a frozen student the first teacher is another one, a kinked student
 # begins aligned with its copy, and sample points of more fields are others.
-INCOMPARABLE = {("closure", "classes")} | {
+INCOMPARABLE = {("closure", "classes"), ("closure", "biases")} | {
     (who, "distilled") for who in ("field_average", "linearise", "hessian", "fluctuations")
 }
 # Refusals that depend on more than two features, or on an argument.

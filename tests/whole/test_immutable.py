@@ -130,6 +130,7 @@ RECORDS = {
         lambda: ov.theory.stationary_points(FLOW, starts=[plateau(FLOW).state])[0],
         dict(found=7),
     ),
+    "Minimum": (lambda: ov.theory.minima(FLOW, starts=1)[0], dict(share=0.5)),
     "Mixed": (
         lambda: ov.Mixed([MODEL, dataclasses.replace(MODEL, noise=0.3)], [0.4, 0.6]),
         dict(shares=[0.3, 0.7]),

@@ -166,7 +166,7 @@ def stationary_points(
         starts = [_start(model, T, rng) for _ in range(check.count("starts", starts))]
         with quietly():  # attractors have large basins under the flow and small ones under Newton's method
             starts[::4] = [solve(model, start, [0.0, SEARCH.flow_time / model.eta])[-1] for start in starts[::4]]
-    states = [state for state in (_search(model, guess) for guess in starts) if state is not None]
+    states = [state for state in (search(model, guess) for guess in starts) if state is not None]
     return [_point(model, kind, count) for kind, count in _distinct(model, T, states)]
 
 
@@ -204,7 +204,7 @@ def _root(T):
     return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
 
 
-def _search(model, guess):
+def search(model, guess):
     """The fixed point that Newton's method finds, or None."""
     with quietly():  # most random guesses do not converge
         try:
@@ -241,12 +241,12 @@ def _point(model, state, count):
     eps_g = float(max(generalisation_error(model, state.S[None], state.v[None])[0], 0.0))
     rates = growing_rates(model, state, SEARCH.zero_tol)
     if np.any(np.isnan(rates)):
-        return StationaryPoint(state, eps_g, rates, -1, -1, _separated_hessian(model, state), count)
+        return StationaryPoint(state, eps_g, rates, -1, -1, separated_hessian(model, state), count)
     flat, dimension = _manifold(model, state)
     return StationaryPoint(state, eps_g, rates, flat, dimension, hessian(model, state), count)
 
 
-def _separated_hessian(model, state):
+def separated_hessian(model, state):
     """Hessian where every student has an additional small component, orthogonal to all others; None without one."""
     Q = state.Q + SEARCH.separation_angle**2 * np.diag(np.diag(state.Q))
     try:
@@ -263,7 +263,7 @@ def _manifold(model, state):
     modes = modes[sizes <= SEARCH.zero_tol * sizes[0]]
     step, moves = SEARCH.family_step * float(np.linalg.norm(y)), [np.zeros(len(modes))]
     for mode in (*modes, *-modes):  # overlaps may end on one side
-        neighbour = _search(model, system.state(possible(system, y + step * mode)))
+        neighbour = search(model, system.state(possible(system, y + step * mode)))
         if neighbour is not None and step > 0:
             moves.append(modes @ (system.pack(neighbour) - y) / step)
     norms = model.K if model.spherical else 0  # changes of the norms are no modes on fixed spheres

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .._base import check
 
 __all__ = ["FEATURES", "FUNCTIONS", "HINTS", "REFUSED", "applies", "check_features", "features_of", "supported"]
@@ -68,6 +70,7 @@ FEATURES = {
     "ratios": _task(
         "classes whose variances differ between eigenspaces", lambda m: m.n_classes > 0 and len(m.groups) > 1
     ),
+    "biases": _task("trained biases (ov.biased)", lambda m: m.n_classes > 0 and np.any(m.constant_inputs)),
     "latents": _task("a teacher of latents", lambda m: m.latent_teacher),
     "several": _task("several eigenvalues of the inputs (L > 1)", lambda m: m.spectrum.L > 1),
     "blind": _task("an eigenspace without variance (s = 0)", lambda m: m.spectrum.s.min() == 0),
@@ -96,7 +99,8 @@ class FunctionGroups(NamedTuple):
     autonomous: tuple[str, ...] = "plateaus", *finite_N  # for equations that do not change with time
     linear: tuple[str, ...] = "theory.linear.reduce", "theory.linear.multi_pass"
     theory: tuple[str, ...] = (
-        "theory.stationary_points", "theory.plateau.plateau_state", "theory.cayley_hamilton.solve", *linear,
+        "theory.stationary_points", "theory.minima", "theory.plateau.plateau_state", "theory.cayley_hamilton.solve",
+        *linear,
     )  # fmt: skip
     # They take the model of a single task, neither mixed nor in stages.
     single_task: tuple[str, ...] = (
@@ -119,7 +123,7 @@ FUNCTIONS = (
 # Functions and other features that do not support a feature.
 REFUSED: dict[str, tuple[str, ...]] = {
     "noise": ("rule", "late"),
-    "decay": ("sphere", "late", "theory.linear.reduce"),
+    "decay": ("sphere", "late", "theory.minima", "theory.linear.reduce"),
     "batches": ("theory.linear.reduce",),
     "flow": ("critical_eta", *GROUPS.finite_N),
     "sphere": (
@@ -128,10 +132,10 @@ REFUSED: dict[str, tuple[str, ...]] = {
     ),
     "drift": (
         "classes", "latents", "Mixed", "distilled", "low_rank", "late", "method = 'reduced'", *GROUPS.finite_N,
-        "theory.plateau.plateau_state", *GROUPS.linear,
+        "theory.minima", "theory.plateau.plateau_state", *GROUPS.linear,
     ),
     "trained_v": ("low_rank", "late", "theory.plateau.plateau_state", *GROUPS.linear),
-    "several": ("theory.stationary_points",),
+    "several": ("theory.stationary_points", "theory.minima"),
     "rule": (
         "classes", "latents", "Mixed", "low_rank", "distilled", "late", "hessian", "optimal_schedule",
         *GROUPS.theory,
@@ -143,6 +147,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
         *GROUPS.finite_N, "hessian", "optimal_schedule", *GROUPS.theory,
     ),
     "ratios": ("latents", STRUCTURED, "compress"),
+    "biases": ("latents", "compress"),
     "latents": ("Mixed", "low_rank", "distilled", "s(alpha)", "late", ROWS, *GROUPS.finite_N, *GROUPS.theory[1:]),
     "kinked": ("late",),
     "distilled": ("late",),
@@ -168,6 +173,7 @@ IMPLIED = {
     "tokens": ("rule",),
     "tokens_by_block": ("rule", "tokens", "several"),
     "ratios": ("classes", "several"),
+    "biases": ("classes", "several", "blind"),
     "blind": ("several",),
     "heads": ("Mixed",),
 }
@@ -176,6 +182,7 @@ HINTS = {
     ("decay", "sphere"): "The projection cancels it at every step; expected weight_decay = 0, or (0, kappa_v).",
     ("noise", "rule"): "The noise of a learner is that of its rule, noise= of ov.Rule.",
     ("classes", "s(alpha)"): "Classes have variances of their own, ratios=.",
+    ("biases", "compress"): "Compress first: ov.biased(*ov.compress(model, state, nodes), ...).",
     ("drift", "distilled"): "The overlaps of a frozen student with teachers that drift would decay.",
     ("drift", "low_rank"): "The overlaps of frozen students with teachers that drift would decay.",
     ("trained_v", "low_rank"): "Expected eta_v = 0; the amplitudes are trained instead.",
@@ -184,6 +191,8 @@ HINTS = {
     ("several", "theory.stationary_points"): (
         "Expected L = 1; elsewhere ov.fixed_point from guesses, such as slow records of a curve."
     ),
+    ("several", "theory.minima"): "Expected L = 1.",
+    ("decay", "theory.minima"): "Its minima are those of eps_g; expected weight_decay = 0.",
     ("flow", "critical_eta"): "The stability of a gradient flow does not depend on eta.",
     ("latents", ROWS): "ov.gaussian_covariates takes samples=.",
     ("s(alpha)", "hessian"): "hessian(traj[i]) is that of a record at the eigenvalues of the model.",

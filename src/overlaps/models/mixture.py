@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base import ArrayLike, Floats, by_name, check
+from .._base import ArrayLike, Floats, Integers, by_name, check
 from ..activations import Activation, erf
 from ..activations.classes import Classes
 from .model import Model, of_units
@@ -97,6 +97,15 @@ class GaussianMixture(Model):
         """Probabilities, labels and ratios, for the closure."""
         firsts = [blocks[np.argmax(self.spectrum.s[blocks])] for blocks in self.groups]
         return Classes(self.weights, self.labels, self.ratios[:, firsts])
+
+    @property
+    def constant_inputs(self) -> Any:
+        """Whether a block consists of inputs that are constant in each class (L,): those of biases."""
+        return (self.spectrum.s == 0) & (self.spectrum.p == 0) & np.any(self.gram, axis=(1, 2))
+
+    def block_sizes(self, N: int) -> Integers:
+        """Numbers of coordinates of the blocks (L,) of a run; constant inputs are more than the N."""
+        return self.spectrum.block_sizes(N) + self.constant_inputs * np.linalg.matrix_rank(self.gram, hermitian=True)
 
     # A centroid mu_c is an additional static row sqrt(N) mu_c. Its overlaps with the students are the means of their
     # fields. In the arrays of the flow, rows [r, m] and sources [[tau, h], [h^T, G]], entries of teachers contain the
@@ -197,7 +206,7 @@ class GaussianMixture(Model):
     def _drawn(self, N, rng, scale):
         if self.latent:
             raise ValueError("the teacher acts on latents, whose law is not in the model; expected a given State.")
-        sizes = self.spectrum.block_sizes(N)
+        sizes = self.block_sizes(N)
         self.check_size(N)
         K, P = self.K, self.K + self.M
         # standard deviations of the entries, as in ``random_start``

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from .._base import ArrayLike, Floats, Immutable, Rng, by_name, check, html
+from .._base import ArrayLike, Floats, Immutable, Integers, Rng, by_name, check, html
 from .._base.signatures import Variants
 from ..activations.activation import Activation
 from ..activations.classes import NO_CLASSES, Classes
@@ -118,6 +118,10 @@ class Model(Variants, Immutable):
     def groups(self) -> list[Any]:
         """Indices of the blocks whose variances have the same ratios in all classes, group by group."""
         return [np.arange(self.spectrum.L)]
+
+    def block_sizes(self, N: int) -> Integers:
+        """Numbers of coordinates of the blocks (L,) of a run at input dimension N."""
+        return self.spectrum.block_sizes(N)
 
     # static rows: teachers and centroids, which do not learn ----------------------------------------------------------
 

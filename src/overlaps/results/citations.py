@@ -18,7 +18,7 @@ FEATURES = {
 MODULES = {
     "manifold": ("GMKZ20",), "manifold.gaussian_covariates": ("LGC21",), "protocols": ("SR97",),
     "static.spiked": ("C24",), "static.bayes": ("W26",), "theory.quadratic": ("B26",), "theory.scaling": ("PPXP24",),
-    "theory.cayley_hamilton": ("YO19", "WR24"),
+    "theory.cayley_hamilton": ("YO19", "WR24"), "analysis.minima": ("SS18",),
 }  # fmt: skip
 RULES = {
     "perceptron": "BR94", "adatron": "BR94", "optimal": "KC92", "feedback_alignment": "RDOG21", "residual": "MXAP25",

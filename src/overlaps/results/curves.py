@@ -266,6 +266,13 @@ class _Blocks(_Curves, kw_only=True):
         return self.m.sum(axis=-3)
 
     @property
+    def biases(self: Any) -> Floats:
+        """Biases of the students (..., n, K); only for a model made by :func:`overlaps.biased`."""
+        if self.m is None or not np.any(self.model.constant_inputs):
+            raise AttributeError("biases: the units of this model have none; see ov.biased.")
+        return self.m[..., 0][..., self.model.constant_inputs, :].sum(axis=-2)
+
+    @property
     def Q(self) -> Floats:
         """Covariance of the student fields, Q = sum_l s_l q^l (..., n, K, K)."""
         if self.changing:

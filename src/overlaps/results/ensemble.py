@@ -51,11 +51,11 @@ class Ensemble(Runs, _Blocks, kw_only=True):
     ((3, 3, 2, 2), (3,), State(L=1, K=2, M=2, ...))
     """
 
-    curves: ClassVar[tuple[str, ...]] = (*Runs.curves, "q", "r", "m", "mean_fields")
+    curves: ClassVar[tuple[str, ...]] = (*Runs.curves, "q", "r", "m", "mean_fields", "biases")
 
     def _curve(self, name):
         check.choice("name", name, self.curves)
-        if name in ("m", "mean_fields") and self.m is None:
+        if name in ("m", "mean_fields", "biases") and self.m is None:
             raise ValueError(f"name = {name!r}; expected one of Q, R, v, eps_g, q, r: these inputs have no classes.")
         return super()._curve(name)
 

@@ -62,7 +62,7 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", evaluato
     W : ndarray, shape (1, K, N)
         Only with ``keep``: in the coordinates of the inputs.
     """
-    sizes = model.spectrum.block_sizes(N)
+    sizes = model.block_sizes(N)
     K, M = model.K, model.M
     joint = model.plain_overlaps(start)
     means, basis = model.means_at(N) if model.n_classes and model.means is not None else None, model.spectrum.basis
@@ -71,15 +71,17 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", evaluato
         W, static = weights_with_overlaps(start, sizes, rng, joint, means)
     else:
         W, static = (x.copy() for x in rows.weights)
+    coordinates = W.shape[1]  # N and those of constant inputs
     W, W_star = W.astype(dtype), np.ascontiguousarray(static[:M], dtype)
     factor, v, _static_factors = np.ones(1), np.array(start.v), model._static_factors
     norms = kept_norms(model, W)
     v, functions = step_arguments(model, v, np.repeat(model.spectrum.s, sizes), start.T)
     rates = Rates(model, N, np.rint(start.alpha * N), evaluator)
+    rates.rows *= coordinates / N  # because the steps divide by the number of coordinates
     if rows is not None:
         rows.check_supply(Rates(model, N, rates.step, evaluator), steps[-1])
     source = _Inputs if rows is None else partial(_RowInputs, rows)
-    inputs = source(model, sizes, rng, dtype, static[M:] / np.sqrt(N))
+    inputs = source(model, sizes, rng, dtype, static[M:] / np.sqrt(coordinates))
     drift = _TeacherDrift(model, start, sizes, rng, dtype) if model.drift else None
     samples = Samples(model, rng, N, rates.step, evaluator)
     inputs.noise = 1.0 if samples.mixed else inputs.noise
@@ -113,7 +115,8 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", evaluato
     records, L = follow(steps, step, record, tick), len(sizes)
     tested = () if rows is None or rows.test is None else ((), ())
     curves = stacked(records, (L, K, K), (L, K, len(static)), start.v.shape, *tested)
-    last = last[: len(records)] * (np.nan if np.isnan(curves[2][-1:]).any() else 1.0)
+    last = last[: len(records)] * (np.nan if np.isnan(curves[2][-1:]).any() else np.sqrt(N / coordinates))
+    last = last[..., np.repeat(model.spectrum.block_sizes(N) > 0, sizes)]  # without those of constant inputs
     return (*curves, last if basis is None else last @ basis.T) if keep else curves
 
 

@@ -43,7 +43,7 @@ def reduced_run(model, start, N, steps, rng, tick=None, evaluator=None):
     model, start : Model, State
         The learning problem and its start.
     N : int
-        Input dimension; block l has ``model.spectrum.block_sizes(N)[l]`` coordinates. If the teacher acts on latents,
+        Input dimension; block l has ``model.block_sizes(N)[l]`` coordinates. If the teacher acts on latents,
         p_l N need not be an integer: chi-squares then have p_l N - K - M degrees of freedom.
     steps : array of int
         Increasing step counts at which overlaps are recorded.
@@ -126,7 +126,7 @@ def reduced_run(model, start, N, steps, rng, tick=None, evaluator=None):
 def _sizes(model, N):
     """Number n_l of coordinates of each block; not rounded if the nodes represent a limit and n_l is large."""
     if not model.latent_teacher:
-        return model.spectrum.block_sizes(N)
+        return model.block_sizes(N)
     n = model.spectrum.p * N
     return np.where(n > model.K + model.M, n, np.maximum(1.0, np.rint(n)))
 

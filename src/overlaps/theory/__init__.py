@@ -7,16 +7,18 @@ from .._base import public_dir
 
 if TYPE_CHECKING:
     from ..analysis.escape_time import escape
+    from ..analysis.minima import minima
     from ..analysis.stationary import stationary_points
     from . import cayley_hamilton, features, late_time, linear, plateau, quadratic, rules, scaling
 
 __all__ = [
-    "cayley_hamilton", "escape", "features", "late_time", "linear", "plateau", "quadratic", "rules",
+    "cayley_hamilton", "escape", "features", "late_time", "linear", "minima", "plateau", "quadratic", "rules",
     "scaling", "stationary_points",
 ]  # fmt: skip
 __dir__ = public_dir(__name__)
 _FUNCTION_MODULES = {
     "escape": "..analysis.escape_time",
+    "minima": "..analysis.minima",
     "stationary_points": "..analysis.stationary",
 }  # the other names are modules
 
