@@ -117,8 +117,10 @@ def minima(model: Model, *, T: ArrayLike | None = None, starts: int = 300, rng: 
     zero[0, model.K :, model.K :] = T
     scale = float(generalisation_error(model, zero, model.v[None])[0])
     for time in MINIMA.flow_times:
+        if not states:
+            break
         with quietly():  # starts that diverge or stop are followed no further
-            ends = solve_many([model] * len(states), states, [0.0, time / model.eta]) if states else ()
+            ends = solve_many([model] * len(states), states, [0.0, time / model.eta])
         states = [replace(end[-1], alpha=0.0) for end in ends if end.success]
         kept = [_minimum(model, state, scale) for state in states]
         found += [x for x in kept if x is not None]
