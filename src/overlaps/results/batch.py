@@ -205,6 +205,9 @@ class Batch(Listed, Immutable, kw_only=True):
         """
         return [self[i].escape(N, level, **options) for i in range(len(self))]
 
+    def __iter__(self) -> Iterator[SummedTrajectory | Trajectory]:
+        return (self[i] for i in range(len(self)))
+
     def __getitem__(self, i: int) -> SummedTrajectory | Trajectory:
         """Trajectory number ``i``, as ``ov.solve`` returns it."""
         i = check.index("i", i, len(self))
