@@ -1,5 +1,6 @@
 """Results of a batch of integrations at common times."""
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, ClassVar
 
