@@ -166,9 +166,9 @@ def test_variances_that_differ_by_eigenspace_step_in_compiled_code(make, monkeyp
     for options in ({}, {"schedule": schedule}):
         calls.clear()
         fast = ov.solve(*model_start, [0, 5], **options)
-        assert len(calls) < 5 < fast.nfev / 12  # SciPy's first two; steps of twelve evaluations
+        assert not calls and fast.nfev > 60  # no evaluation in Python; steps of twelve evaluations
         slow = ov.solve(*model_start, [0, 5], method=InPython, **options)
-        assert len(calls) > slow.nfev and abs(fast.nfev - slow.nfev) <= 12
+        assert len(calls) == slow.nfev and abs(fast.nfev - slow.nfev) <= 12
         for name in ("q", "r", "m", "v", "eps_g"):
             assert np.allclose(getattr(fast, name), getattr(slow, name), rtol=0, atol=1e-10)
 

@@ -15,8 +15,8 @@ from .._base.jit import BOOL, CUBE, INT, INTS, MATRIX, REAL, VECTOR, jit, typed_
 from ..flow import copy
 from ..flow.velocity import FUNCTIONS, CompiledSchedule, Constants, ScheduleFactors, Work
 from . import _dop853
-from ._dop853 import ADVANCE_SIGNATURE, BEGIN_SIGNATURE, DOP853_INT, DOP853_REAL, INTERPOLANT, K_ROW, Steps
-from ._steps import RETURN, STEP_CHECKS, STEP_INT, STEP_REAL, Control, compile_steps, largest
+from ._dop853 import ADVANCE_SIGNATURE, BEGIN_SIGNATURE, INTERPOLANT, K_ROW, STATE_TYPE, Steps
+from ._steps import RETURN, STEP_CHECKS, Control, compile_steps, largest
 
 
 @typed_namedtuple
@@ -61,20 +61,34 @@ class Status(NamedTuple):
 STATUS = Status()
 BATCH_SIGNATURE = types.void(
     types.FunctionType(BEGIN_SIGNATURE), types.FunctionType(ADVANCE_SIGNATURE), *FUNCTIONS, Problems.type,
-    CompiledSchedule.type, Control.type, REAL, BOOL, VECTOR, VECTOR, INT, INTS, Outcome.type,
+    CompiledSchedule.type, Control.type, REAL, BOOL, VECTOR, VECTOR, INT, INTS, Outcome.type, STATE_TYPE,
 )  # fmt: skip
 
 
 @jit
 def advance_batch(
-    begin, advance, flow, closure, problems, pieces, control, first_step, blocks, times, stops, skipped, halt, outcome
-):
+    begin,
+    advance,
+    flow,
+    closure,
+    problems,
+    pieces,
+    control,
+    first_step,
+    blocks,
+    times,
+    stops,
+    skipped,
+    halt,
+    outcome,
+    states,
+):  # fmt: skip
     """Advance every trajectory from its first to its last time; leave those that need a check to Python.
 
     ``control.max_overlap`` is the growth that counts as divergence, ``first_step`` its length or 0, ``blocks`` whether
     the overlaps of all blocks are recorded.  ``pieces`` are those of one schedule for all.  Steps end at its knots and
     at the last time, the ``stops``; ``times`` are the start, not recorded if ``skipped`` is 1, and the output times.
-    ``halt[0] != 0`` ends the work.
+    ``halt[0] != 0`` ends the work.  ``states`` is a workspace of one entry.
     """
     K, S, y, trains_v = problems.K, problems.S, problems.y, problems.trains_v
     n, M, groups = y.shape[1], S.shape[2] - K, S.shape[1] // S.shape[2]
@@ -83,7 +97,7 @@ def advance_batch(
     factors, A_u, B_u, dv_u = np.ones(5), np.empty_like(A), np.empty_like(B), np.empty_like(dv)
     dS, dw = np.zeros((S.shape[1], S.shape[2])), np.zeros(problems.w.shape[1])
     y_before, y_new, k, out = np.empty(n), np.empty(n), np.zeros((K_ROW.n_rows, n)), np.empty((times.size, n + 2))
-    real_state, int_state = np.empty(5), np.empty(4, np.int64)
+    state = states[0]
     for b in range(len(y)):
         eta, eta_v, noise, decay, decay_v, second_order, drift, kappa, kappa_v, gradient = problems.rates[b, :10]
         constants = Constants(
@@ -92,30 +106,30 @@ def advance_batch(
         )  # fmt: skip
         schedule = ScheduleFactors(pieces, kappa, kappa_v, factors, A_u, B_u, dv_u)
         work = Work(S[b], problems.w[b], problems.parameters[b], A, B, C, dv, dS, dw)
-        steps = Steps(y[b], y_before, y_new, k, real_state, int_state, out)
+        steps = Steps(y[b], y_before, y_new, k, states, out)
         max_overlap = control.max_overlap * max(1.0, largest(y[b]))
         limits = Control(
             control.rtol, control.atol, control.max_step, max_overlap, control.kinked, control.level, control.slack
         )
-        real_state[STEP_REAL.t], real_state[STEP_REAL.t_before] = times[0], times[0]
-        real_state[STEP_REAL.h], real_state[STEP_REAL.accumulated_error] = first_step, 0.0
-        int_state[STEP_INT.next_output], int_state[STEP_INT.n_recorded], int_state[STEP_INT.evaluations] = 1, 1, 0
-        int_state[DOP853_INT.unfinished], real_state[DOP853_REAL.reach] = 0, INTERPOLANT.first_reach
+        state.t, state.t_before = times[0], times[0]
+        state.h, state.accumulated_error = first_step, 0.0
+        state.next_output, state.n_recorded, state.evaluations = 1, 1, 0
+        state.unfinished, state.reach = 0, INTERPOLANT.first_reach
         copy(y[b], out[0, :n])
         out[0, n] = 0.0
         eps_g = closure(work.S, work.w, work.parameters, K, problems.teacher, eta, eta_v, noise, False, A, B, C, dv)
         code = RETURN.pause if eps_g > control.level else RETURN.check_in_python
         if code == RETURN.pause and first_step == 0.0:
             span = times[-1] - times[0]
-            real_state[STEP_REAL.h] = begin(flow, closure, constants, schedule, work, limits, span, steps)
-            int_state[STEP_INT.evaluations] = 2
-        while code == RETURN.pause and int_state[STEP_INT.next_output] < times.size and halt[0] == 0:
+            state.h = begin(flow, closure, constants, schedule, work, limits, span, steps)
+            state.evaluations = 2
+        while code == RETURN.pause and state.next_output < times.size and halt[0] == 0:
             budget = STEP_CHECKS.max_evaluations
             code = advance(flow, closure, constants, schedule, work, limits, times, stops, False, budget, steps)
-        outcome.nfev[b] = int_state[STEP_INT.evaluations]
+        outcome.nfev[b] = state.evaluations
         if code != RETURN.pause:
             outcome.status[b] = STATUS.needs_python
-        elif int_state[STEP_INT.next_output] == times.size:
+        elif state.next_output == times.size:
             outcome.status[b] = STATUS.finished
             for j in range(skipped, times.size):
                 row, to = out[j], outcome.records[b, j - skipped]

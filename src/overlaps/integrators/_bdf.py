@@ -16,7 +16,7 @@ hardly changes.  If four iterations do not converge, ``advance`` returns to Pyth
 again; if they do not converge with a new J, it halves the step.  Tolerances fall with eps_g, see ``Tolerances``.
 
 Python (``compiled_steps.Backward``) makes all arrays.  ``advance`` changes ``Steps`` and ``equations.newton``.  It
-returns to Python for the reasons of all compiled steps (``_steps``), at ``BDF_REAL.bound``, and for a new Jacobian
+returns to Python for the reasons of all compiled steps (``_steps``), at ``bound``, and for a new Jacobian
 (``RETURN.new_jacobian``).  The last happens a few times in a run, because Newton's iteration failed or a schedule has
 changed the rates (``stale``).
 """
@@ -27,12 +27,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import types
 
-from .._base.jit import BOOL, INT, INTS, MATRIX, REAL, VECTOR, jit, typed_namedtuple
+from .._base.jit import BOOL, INT, MATRIX, REAL, VECTOR, jit, typed_namedtuple
 from ..flow import clear, copy, correct, factorise, mix, tightening
 from ..flow.jacobian import Equations
 from ..flow.velocity import SYSTEM, change_of_eps_g, close, difference_of_eps_g, velocity
 from ..models import factors
-from ._steps import RETURN, STEP_INT, STEP_REAL, Control, largest, needs_check
+from ._steps import RETURN, Control, largest, needs_check, state_type
 
 
 class BDFOptions(NamedTuple):
@@ -53,27 +53,24 @@ class BDFOptions(NamedTuple):
     tile: int = 512
 
 
-class BDFReal(NamedTuple):
-    """Indices of ``real_state`` behind those of ``STEP_REAL``.  Python sets the last four before each call."""
-
-    step_error: int = 4  # error of eps_g that the last step left
-    corrected: int = 5  # end of the step whose first Newton correction is known
-    t_new: int = 6  # end of the step that is tried
-    c: int = 7  # c of the factorised matrix
-    bound: int = 8  # a knot of a schedule or the end, where steps must end
-    last_time: int = 9  # last time at which rates may be evaluated
-    u: int = 10  # factor on eta in J
-    u_v: int = 11  # factor on eta_v in J
-
-
-class BDFInt(NamedTuple):
-    """Indices of ``int_state`` behind those of ``STEP_INT``."""
-
-    order: int = 3
-    equal_steps: int = 4  # steps since length or order changed
-    factorised: int = 5  # 1 while ``equations.newton`` belongs to the present J, and to a c close enough
-    requested: int = 6  # 1 while a Jacobian for the step that is tried is requested from Python
-    factorisations: int = 7  # number of factorisations so far
+STATE, STATE_TYPE = state_type(
+    {
+        "step_error": float,  # error of eps_g that the last step left
+        "corrected": float,  # end of the step whose first Newton correction is known
+        "t_new": float,  # end of the step that is tried
+        "c": float,  # c of the factorised matrix
+        # Python sets these four before each call:
+        "bound": float,  # a knot of a schedule or the end, where steps must end
+        "last_time": float,  # last time at which rates may be evaluated
+        "u": float,  # factor on eta in J
+        "u_v": float,  # factor on eta_v in J
+        "order": int,
+        "equal_steps": int,  # steps since length or order changed
+        "factorised": int,  # 1 while ``equations.newton`` belongs to the present J, and to a c close enough
+        "requested": int,  # 1 while a Jacobian for the step that is tried is requested from Python
+        "factorisations": int,  # number of factorisations so far
+    }
+)
 
 
 class Row(NamedTuple):
@@ -90,7 +87,7 @@ class Row(NamedTuple):
     fractions: int = 8  # the fraction of atol for each entry, which Python sets
 
 
-BDF_OPTIONS, BDF_REAL, BDF_INT, ROW = BDFOptions(), BDFReal(), BDFInt(), Row()
+BDF_OPTIONS, ROW = BDFOptions(), Row()
 
 
 class Formulas(NamedTuple):
@@ -125,8 +122,7 @@ class Steps(NamedTuple):
 
     rows: MATRIX  # (9, n): see ``ROW``
     D: MATRIX  # (8, n): differences of the packed overlaps at equal steps; D[0] is y
-    real_state: VECTOR  # see ``STEP_REAL`` and ``BDF_REAL``
-    int_state: INTS  # see ``STEP_INT`` and ``BDF_INT``
+    state: STATE_TYPE  # of one entry
     out: MATRIX  # recorded points
 
 
@@ -230,9 +226,9 @@ def newton_iteration(flow, closure, constants, schedule, work, equations, tolera
     level, ends the iteration as converged.  The ratio of two corrections predicts how many more are needed: if these
     are too many, or if the velocity is not finite, the iteration fails at once.
     """
-    rows, real_state = steps.rows, steps.real_state
-    tolerance, t_new, n, size_before = tolerances.newton, real_state[BDF_REAL.t_new], rows.shape[1], 0.0
-    c = (t_new - real_state[STEP_REAL.t]) / NDF.alpha[steps.int_state[BDF_INT.order]]
+    rows, state = steps.rows, steps.state[0]
+    tolerance, t_new, n, size_before = tolerances.newton, state.t_new, rows.shape[1], 0.0
+    c = (t_new - state.t) / NDF.alpha[steps.state[0].order]
     new, d, psi, scale = rows[ROW.y_new], rows[ROW.d], rows[ROW.psi], rows[ROW.scale]
     b, x, y, fraction = rows[ROW.residual], rows[ROW.x], rows[ROW.y], rows[ROW.fractions]
     clear(d)
@@ -240,8 +236,8 @@ def newton_iteration(flow, closure, constants, schedule, work, equations, tolera
         x[l] = y[l] / fraction[l]
     rounding = tolerances.rounding * largest(x)
     for k in range(BDF_OPTIONS.max_iterations):
-        velocity(flow, closure, constants, schedule, work, min(t_new, real_state[BDF_REAL.last_time]), new, b)
-        steps.int_state[STEP_INT.evaluations] += 1
+        velocity(flow, closure, constants, schedule, work, min(t_new, state.last_time), new, b)
+        steps.state[0].evaluations += 1
         bad = 0.0
         for l in range(n):
             # 0 for finite numbers, nan otherwise: a test without a branch, so that the loop stays vector instructions
@@ -249,10 +245,10 @@ def newton_iteration(flow, closure, constants, schedule, work, equations, tolera
             b[l] = c * b[l] - psi[l] - d[l]
         if bad != 0.0:
             return -(k + 1)
-        correct(equations, real_state[BDF_REAL.c], b, x)
+        correct(equations, state.c, b, x)
         # Ignore corrections at rounding level, except the first one: the error estimate uses it.
-        least = rounding if real_state[BDF_REAL.corrected] == t_new else 0.0
-        real_state[BDF_REAL.corrected] = t_new
+        least = rounding if state.corrected == t_new else 0.0
+        state.corrected = t_new
         if negligible(x, y, fraction, 0.1 * tolerance * atol, 0.1 * tolerance * rtol, least):
             return k + 1
         size = norm(x, scale)
@@ -301,12 +297,12 @@ def next_order(D, order, error, scale):
 
 
 @jit(no_reference_counting=True)
-def stale(schedule, real_state):
+def stale(schedule, state):
     """Whether the rates differ from those in the last Jacobian by a fraction ``stale_rate``."""
-    pieces, now, u, u_v = schedule.pieces, schedule.factors, real_state[BDF_REAL.u], real_state[BDF_REAL.u_v]
+    pieces, now, u, u_v = schedule.pieces, schedule.factors, state.u, state.u_v
     if pieces.channels.size == 0:
         return False
-    t = min(real_state[STEP_REAL.t], real_state[BDF_REAL.last_time])
+    t = min(state.t, state.last_time)
     factors(t, pieces.channels, pieces.codes, pieces.edges, pieces.data, now)
     return abs(now[0] - u) > BDF_OPTIONS.stale_rate * u or abs(now[1] - u_v) > BDF_OPTIONS.stale_rate * u_v
 
@@ -317,50 +313,50 @@ def change_step(steps, factor):
 
     The count of equal steps restarts, because orders are compared only if the differences belong to one length.
     """
-    rescale(steps.D, steps.int_state[BDF_INT.order], factor)
-    steps.int_state[BDF_INT.equal_steps] = 0
+    rescale(steps.D, steps.state[0].order, factor)
+    steps.state[0].equal_steps = 0
 
 
 @jit(fast=True, no_reference_counting=True)
 def attempt(iterate, flow, closure, constants, schedule, work, equations, tolerances, rtol, atol, steps):
     """Try steps until the error of one is acceptable; return (a ``RETURN`` code, that error, the safety factor).
 
-    If its Newton iteration fails, a step requests a new Jacobian once (``BDF_INT.requested``) and is then tried again
+    If its Newton iteration fails, a step requests a new Jacobian once (``requested``) and is then tried again
     at the same length; if it fails with that Jacobian, it becomes shorter.  If its error is too large, a step becomes
     shorter by a factor that follows from the error; the factorised matrix stays, because c changes little.
     """
-    rows, D, real_state, int_state = steps.rows, steps.D, steps.real_state, steps.int_state
-    t, h, bound = real_state[STEP_REAL.t], real_state[STEP_REAL.h], real_state[BDF_REAL.bound]
-    order = int_state[BDF_INT.order]
+    rows, D, state = steps.rows, steps.D, steps.state[0]
+    t, h, bound = state.t, state.h, state.bound
+    order = state.order
     new, d, scale, fraction = rows[ROW.y_new], rows[ROW.d], rows[ROW.scale], rows[ROW.fractions]
     least = 10 * (np.nextafter(t, inf) - t)
-    new_jacobian = again = int_state[BDF_INT.requested] == 1
-    int_state[BDF_INT.requested] = 0
+    new_jacobian = again = state.requested == 1
+    state.requested = 0
     while True:
         # a step may be tried again at the same length with a new Jacobian, even if it is below the least length
         if not (h >= least or again):  # also true for nan, from velocities that overflow
             return RETURN.step_too_small, 0.0, 0.0
         if not again:
-            real_state[BDF_REAL.t_new] = t + h
-            if real_state[BDF_REAL.t_new] > bound:
-                real_state[BDF_REAL.t_new] = bound
+            state.t_new = t + h
+            if state.t_new > bound:
+                state.t_new = bound
                 # land on the knot, because no formula may use values from behind it
                 change_step(steps, (bound - t) / h)
-                int_state[BDF_INT.factorised] = 0
+                state.factorised = 0
         again = False
-        h = real_state[BDF_REAL.t_new] - t
+        h = state.t_new - t
         predict(D, order, atol, rtol, rows)
-        if int_state[BDF_INT.factorised] == 0:
-            real_state[BDF_REAL.c] = h / NDF.alpha[order]
-            factorise(equations, real_state[BDF_REAL.c])
-            int_state[BDF_INT.factorised] = 1
-            int_state[BDF_INT.factorisations] += 1
+        if state.factorised == 0:
+            state.c = h / NDF.alpha[order]
+            factorise(equations, state.c)
+            state.factorised = 1
+            state.factorisations += 1
         iterations = iterate(flow, closure, constants, schedule, work, equations, tolerances, rtol, atol, steps)
         if iterations < 0:
-            int_state[BDF_INT.factorised] = 0
+            state.factorised = 0
             # the old Jacobian may be the cause: request one here before the step is made shorter
             if not new_jacobian:
-                real_state[STEP_REAL.h], int_state[BDF_INT.requested] = h, 1
+                state.h, state.requested = h, 1
                 predict(D, order, atol, rtol, rows)
                 return RETURN.new_jacobian, 0.0, 0.0
             h *= 0.5
@@ -373,7 +369,7 @@ def attempt(iterate, flow, closure, constants, schedule, work, equations, tolera
             scale[l] = 1.0 / (atol * fraction[l] + rtol * abs(new[l]))
         error = abs(NDF.error[order]) * norm(d, scale)
         if not error > 1.0:
-            real_state[STEP_REAL.h] = h
+            state.h = h
             return RETURN.step_accepted, error, safety
         # the factorised matrix stays although c changes: Newton converges with a c of the same size
         factor = max(BDF_OPTIONS.min_factor, safety * error ** (-1.0 / (order + 1)))
@@ -387,12 +383,12 @@ def accept(steps):
 
     D^(k + 1) is d, D^(k + 2) the change of d from the last step; lower differences are running sums from the top.
     """
-    rows, D, real_state, order = steps.rows, steps.D, steps.real_state, steps.int_state[BDF_INT.order]
+    rows, D, state, order = steps.rows, steps.D, steps.state[0], steps.state[0].order
     y, d = rows[ROW.y], rows[ROW.d]
-    steps.int_state[BDF_INT.equal_steps] += 1
+    steps.state[0].equal_steps += 1
     copy(y, rows[ROW.y_before])
     copy(rows[ROW.y_new], y)
-    real_state[STEP_REAL.t_before], real_state[STEP_REAL.t] = real_state[STEP_REAL.t], real_state[BDF_REAL.t_new]
+    state.t_before, state.t = state.t, state.t_new
     for l in range(y.size):
         D[order + 2, l] = d[l] - D[order + 1, l]
         D[order + 1, l] = d[l]
@@ -407,25 +403,25 @@ def record(times, every_step, pause, steps):
 
     Return False, and record nothing, at a pause or if ``out`` is too small.
     """
-    y, real_state, int_state, out = steps.rows[ROW.y], steps.real_state, steps.int_state, steps.out
-    n, later, first = y.size, real_state[STEP_REAL.t], int_state[STEP_INT.next_output]
+    y, state, out = steps.rows[ROW.y], steps.state[0], steps.out
+    n, later, first = y.size, state.t, state.next_output
     following = first
     while following < times.size and times[following] <= later:
         following += 1
-    int_state[STEP_INT.next_output] = following
+    state.next_output = following
     # with every step recorded, an output time at the end of a step is a bound, so there is a pause
     last = following + every_step
-    if pause or int_state[STEP_INT.n_recorded] + last - first > len(out):
+    if pause or state.n_recorded + last - first > len(out):
         return False
     for at in range(first, last):
         time = times[at] if at < following else later
-        row = out[int_state[STEP_INT.n_recorded]]
+        row = out[state.n_recorded]
         if time == later:
             copy(y, row[:n])
         else:
-            interpolate(steps.D, int_state[BDF_INT.order], later, real_state[STEP_REAL.h], time, row[:n])
-        row[n], row[n + 1] = real_state[STEP_REAL.accumulated_error], time
-        int_state[STEP_INT.n_recorded] += 1
+            interpolate(steps.D, state.order, later, state.h, time, row[:n])
+        row[n], row[n + 1] = state.accumulated_error, time
+        state.n_recorded += 1
     return True
 
 
@@ -435,14 +431,14 @@ def advance(
 ):  # fmt: skip
     """Step until ``budget`` evaluations are spent or the last step needs a check in Python; return a ``RETURN`` code.
 
-    ``iterate`` is ``newton_iteration``.  ``RETURN.new_jacobian`` requests a Jacobian at (``BDF_REAL.t_new``,
+    ``iterate`` is ``newton_iteration``.  ``RETURN.new_jacobian`` requests a Jacobian at (``t_new``,
     ``ROW.y_new``), in the middle of a step, or before one under a schedule.  Output times are interpolated, because
     landing on them would force small steps.  The accumulated error of eps_g sums error[k] d times the gradient
     of eps_g over the steps.
     """
-    rows, real_state, int_state = steps.rows, steps.real_state, steps.int_state
+    rows, state = steps.rows, steps.state[0]
     y, d, scale = rows[ROW.y], rows[ROW.d], rows[ROW.scale]
-    last_evaluation = int_state[STEP_INT.evaluations] + budget
+    last_evaluation = state.evaluations + budget
     eps_g = close(closure, constants, work, 1.0, y)
     # whether students are nearly parallel before the first step: the step that leaves this state needs a check, too
     are_parallel = needs_check(constants, work, control, y, eps_g)[1]
@@ -451,42 +447,42 @@ def advance(
         factor = tightening(eps_g, work.S, work.A, work.B, rate, tolerances.sensitive, size)
         factor = max(factor, tolerances.least_factor)
         rtol, atol = factor * tolerances.rtol, max(factor * tolerances.atol, tolerances.least_atol)
-        if int_state[BDF_INT.requested] == 0:
-            t, h = real_state[STEP_REAL.t], real_state[STEP_REAL.h]
-            if stale(schedule, real_state):
-                real_state[BDF_REAL.t_new], int_state[BDF_INT.factorised] = t, 0
+        if state.requested == 0:
+            t, h = state.t, state.h
+            if stale(schedule, state):
+                state.t_new, state.factorised = t, 0
                 copy(y, rows[ROW.y_new])
                 return RETURN.new_jacobian
             least = 10 * (np.nextafter(t, inf) - t)
             if h > control.max_step or h < least:
-                real_state[STEP_REAL.h] = control.max_step if h > control.max_step else least
-                change_step(steps, real_state[STEP_REAL.h] / h)
+                state.h = control.max_step if h > control.max_step else least
+                change_step(steps, state.h / h)
         code, error, safety = attempt(
             iterate, flow, closure, constants, schedule, work, equations, tolerances, rtol, atol, steps
         )
         if code != RETURN.step_accepted:
             return code
         accept(steps)
-        eps_g, order = close(closure, constants, work, 1.0, y), int_state[BDF_INT.order]
-        if int_state[BDF_INT.equal_steps] > order:
+        eps_g, order = close(closure, constants, work, 1.0, y), state.order
+        if state.equal_steps > order:
             change, factor = next_order(steps.D, order, error, scale)
             # lengths and orders change together and rarely: between changes differences are simple sums
-            int_state[BDF_INT.order], factor = order + change, min(BDF_OPTIONS.max_factor, safety * factor)
-            real_state[STEP_REAL.h] *= factor
+            state.order, factor = order + change, min(BDF_OPTIONS.max_factor, safety * factor)
+            state.h *= factor
             change_step(steps, factor)
-            int_state[BDF_INT.factorised] = 0
+            state.factorised = 0
         else:
             # a change of step or order rescales D, and the error of the step before is taken again
             if constants.error_size > 0.0:
                 change = difference_of_eps_g(closure, constants, schedule, work, y, eps_g, NDF.error[order], d)
             else:
                 change = NDF.error[order] * change_of_eps_g(constants, work, d)
-            real_state[BDF_REAL.step_error] = abs(change) / max(eps_g, tolerances.least_atol)
-        real_state[STEP_REAL.accumulated_error] += real_state[BDF_REAL.step_error]
+            state.step_error = abs(change) / max(eps_g, tolerances.least_atol)
+        state.accumulated_error += state.step_error
         were_parallel = are_parallel
         unusual, are_parallel = needs_check(constants, work, control, y, eps_g)
         check = unusual or were_parallel or are_parallel
-        at_bound = real_state[STEP_REAL.t] >= real_state[BDF_REAL.bound]
-        pause = check or at_bound or int_state[STEP_INT.evaluations] >= last_evaluation
+        at_bound = state.t >= state.bound
+        pause = check or at_bound or state.evaluations >= last_evaluation
         if not record(times, every_step, pause, steps):
             return RETURN.check_in_python if check else RETURN.pause

@@ -21,7 +21,7 @@ once and is cached on the disk.
 
 Python makes the arrays of ``Steps`` (``compiled_steps.RungeKutta``; ``_batch`` for a thread of a batch).  ``k[0]``
 always holds the velocity at ``y``: code that changes ``y`` between two calls must fill it anew.  The first call of a
-run starts with ``STEP_INT.evaluations`` = 0 and evaluates it.  S, w, A, B in ``Work`` belong to the last evaluation,
+run starts with ``evaluations`` = 0 and evaluates it.  S, w, A, B in ``Work`` belong to the last evaluation,
 the end of the last step that was tried.  After an accepted step S and w belong to ``y``; A and B may be those of a
 stage of the interpolant, and Python evaluates them anew.
 """
@@ -31,13 +31,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._base.jit import BOOL, INT, INTS, MATRIX, REAL, VECTOR, jit, typed_namedtuple
+from .._base.jit import BOOL, INT, MATRIX, REAL, VECTOR, jit, typed_namedtuple
 from .._base.lazy_compilation import small
 from ..flow import copy, gather_groups
 from ..flow.velocity import SYSTEM, change_of_eps_g, difference_of_eps_g, velocity
 from ..models import reached
-from ._steps import RETURN, STEP_INT, STEP_REAL, Control, needs_check, parallel
+from ._steps import RETURN, Control, needs_check, parallel, state_type
 from ._tableau import N_VELOCITIES, TABLEAU
+
+STATE, STATE_TYPE = state_type(
+    {
+        # length of a step up to which the interpolant is accurate, over the length that errors allow; at most 1
+        "reach": float,
+        "unfinished": int,  # ``RETURN`` code of the last step, until its output times are recorded; then 0
+    }
+)
 
 
 @typed_namedtuple
@@ -48,8 +56,7 @@ class Steps(NamedTuple):
     y_before: VECTOR  # packed overlaps before that step
     y_new: VECTOR  # workspace: the argument of a stage, and the end of the step that is tried
     k: MATRIX  # (K_ROW.n_rows, n): velocities of the stages, of which k[0] is that at y; see ``StageRow`` for the rest
-    real_state: VECTOR  # see ``STEP_REAL``
-    int_state: INTS  # see ``STEP_INT``
+    state: STATE_TYPE  # of one entry
     out: MATRIX  # recorded points
 
 
@@ -91,18 +98,6 @@ class InterpolantOptions(NamedTuple):
     first_reach: float = 0.7
 
 
-class DOP853Real(NamedTuple):
-    """Index of ``real_state`` behind those of ``STEP_REAL``."""
-
-    reach: int = 4  # length of a step up to which the interpolant is accurate, over the length that errors allow; <= 1
-
-
-class DOP853Int(NamedTuple):
-    """Index of ``int_state`` behind those of ``STEP_INT``."""
-
-    unfinished: int = 3  # ``RETURN`` code of the last step, until its output times are recorded; then 0
-
-
 class StageRow(NamedTuple):
     """Rows of k behind the velocities of a step, of which the last three belong to the interpolant."""
 
@@ -116,7 +111,6 @@ class StageRow(NamedTuple):
 
 
 ERROR_OPTIONS, INTERPOLANT, K_ROW = ErrorOptions(), InterpolantOptions(), StageRow()
-DOP853_REAL, DOP853_INT = DOP853Real(), DOP853Int()
 
 
 @jit(no_reference_counting=True, cost=small)
@@ -208,7 +202,7 @@ def begin(flow, closure, constants, schedule, work, control, span, steps):
 
     Two evaluations: one at y, one after a small Euler step.  Their difference estimates how fast the velocity changes.
     """
-    y, k, t = steps.y, steps.k, steps.real_state[STEP_REAL.t]
+    y, k, t = steps.y, steps.k, steps.state[0].t
     zero, velocity_now, velocity_later, h, d0, d1 = k[K_ROW.zero], k[0], k[1], 0.0, 0.0, 0.0
     for i in range(2):
         at = min(t + h, before_knot(schedule.pieces.knots, t)) if i else t
@@ -313,7 +307,7 @@ def interpolation_error(closure, constants, schedule, work, control, h, eps_g, s
 
 @jit(no_reference_counting=True, cost=small)
 def reach(error, h, h_next):
-    """The next ``DOP853_REAL.reach``: the interpolant over a step of length h has this error, of order h^8."""
+    """The next ``reach`` of the state: the interpolant over a step of length h has this error, of order h^8."""
     longest = h * (min(10.0, 0.9 * error**-0.125) if error > 0.0 else 0.2 if error != error else 10.0)
     return min(1.0, longest / h_next)
 
@@ -336,33 +330,33 @@ def finish_step(times, every_step, steps):
 
     ``out`` may be too small for all: the next call continues.  The end of a step that needs a check is left to Python.
     """
-    real_state, int_state, out, n = steps.real_state, steps.int_state, steps.out, steps.y.size
-    code, t, before = int_state[DOP853_INT.unfinished], real_state[STEP_REAL.t], real_state[STEP_REAL.t_before]
+    state, out, n = steps.state[0], steps.out, steps.y.size
+    code, t, before = state.unfinished, state.t, state.t_before
     if code == 0:
         return RETURN.step_accepted
-    following = int_state[STEP_INT.next_output]
+    following = state.next_output
     while following < times.size and times[following] < t:
-        if int_state[STEP_INT.n_recorded] == len(out):
+        if state.n_recorded == len(out):
             return RETURN.out_full
-        row = out[int_state[STEP_INT.n_recorded]]
+        row = out[state.n_recorded]
         interpolate((times[following] - before) / (t - before), steps.y_before, steps.k, row[:n])
-        row[n], row[n + 1] = real_state[STEP_REAL.accumulated_error], times[following]
-        int_state[STEP_INT.n_recorded] += 1
-        following = int_state[STEP_INT.next_output] = following + 1
-    int_state[DOP853_INT.unfinished] = 0
+        row[n], row[n + 1] = state.accumulated_error, times[following]
+        state.n_recorded += 1
+        following = state.next_output = following + 1
+    state.unfinished = 0
     at_output = following < times.size and times[following] == t
     if at_output:
-        following = int_state[STEP_INT.next_output] = following + 1
-        real_state[DOP853_REAL.reach] = min(1.0, INTERPOLANT.recovery * real_state[DOP853_REAL.reach])
+        following = state.next_output = following + 1
+        state.reach = min(1.0, INTERPOLANT.recovery * state.reach)
     if code == RETURN.check_in_python:
         return code
     if at_output or every_step:
-        if int_state[STEP_INT.n_recorded] == len(out):
+        if state.n_recorded == len(out):
             return RETURN.pause  # Python records this one
-        row = out[int_state[STEP_INT.n_recorded]]
+        row = out[state.n_recorded]
         copy(steps.y, row[:n])
-        row[n], row[n + 1] = real_state[STEP_REAL.accumulated_error], t
-        int_state[STEP_INT.n_recorded] += 1
+        row[n], row[n + 1] = state.accumulated_error, t
+        state.n_recorded += 1
     return RETURN.pause if following == times.size else RETURN.step_accepted
 
 
@@ -374,22 +368,22 @@ def advance(flow, closure, constants, schedule, work, control, times, stops, eve
     ``stops``, or earlier (``bound_of_step``); the step after them may be as long as the one that they cut short.  A
     step is too small below ten times the distance of floats at t.
     """
-    y, new, k, real_state, int_state = steps.y, steps.y_new, steps.k, steps.real_state, steps.int_state
-    knots, last_evaluation = schedule.pieces.knots, int_state[STEP_INT.evaluations] + budget
+    y, new, k, state = steps.y, steps.y_new, steps.k, steps.state[0]
+    knots, last_evaluation = schedule.pieces.knots, state.evaluations + budget
     are_parallel = control.kinked and parallel(work.S, constants.K)
     while True:
-        stepped, code = int_state[DOP853_INT.unfinished] > 0, finish_step(times, every_step, steps)
+        stepped, code = state.unfinished > 0, finish_step(times, every_step, steps)
         if code != RETURN.step_accepted:
             return code
-        if stepped and int_state[STEP_INT.evaluations] >= last_evaluation:
+        if stepped and state.evaluations >= last_evaluation:
             return RETURN.pause
-        t, proposed = real_state[STEP_REAL.t], real_state[STEP_REAL.h]
-        following, bound = int_state[STEP_INT.next_output], stops[reached(stops, t)]
+        t, proposed = state.t, state.h
+        following, bound = state.next_output, stops[reached(stops, t)]
         least = 10 * (np.nextafter(t, inf) - t)
         h_abs = max(min(proposed, control.max_step), least)
-        bound = bound_of_step(times, following, t, h_abs, real_state[DOP853_REAL.reach], bound)
+        bound = bound_of_step(times, following, t, h_abs, state.reach, bound)
         rejected = False
-        last_time, first = inf, 1 if int_state[STEP_INT.evaluations] > 0 else 0
+        last_time, first = inf, 1 if state.evaluations > 0 else 0
         if knots.size > 0:
             last_time = before_knot(knots, t)
             passed = reached(knots, t)
@@ -402,7 +396,7 @@ def advance(flow, closure, constants, schedule, work, control, times, stops, eve
             h = h_abs = later - t
             last = min(later, last_time)
             eps_g = stages(flow, closure, constants, schedule, work, t, h, last, y, first, 13, steps)
-            int_state[STEP_INT.evaluations] += 13 - first
+            state.evaluations += 13 - first
             first = 1
             error, left = step_error(closure, constants, schedule, work, control, h, eps_g, steps)
             if error < 1.0:
@@ -417,16 +411,16 @@ def advance(flow, closure, constants, schedule, work, control, times, stops, eve
         copy(new, y)
         if times[following] < later:
             interpolant(flow, closure, constants, schedule, work, t, h, last_time, steps)
-            int_state[STEP_INT.evaluations] += 3
+            state.evaluations += 3
             error = interpolation_error(closure, constants, schedule, work, control, h, eps_g, steps)
-            real_state[DOP853_REAL.reach] = reach(error, h, h_abs)
+            state.reach = reach(error, h, h_abs)
             if not error <= 1.0:  # make the step again
                 copy(steps.y_before, y)
-                real_state[STEP_REAL.h] = h_abs
+                state.h = h_abs
                 continue
         copy(k[12], k[0])
-        real_state[STEP_REAL.t], real_state[STEP_REAL.t_before] = later, t
-        real_state[STEP_REAL.h] = max(h_abs, proposed) if landed else h_abs
-        real_state[STEP_REAL.accumulated_error] += left
+        state.t, state.t_before = later, t
+        state.h = max(h_abs, proposed) if landed else h_abs
+        state.accumulated_error += left
         check = unusual or were_parallel or are_parallel
-        int_state[DOP853_INT.unfinished] = RETURN.check_in_python if check else RETURN.step_accepted
+        state.unfinished = RETURN.check_in_python if check else RETURN.step_accepted

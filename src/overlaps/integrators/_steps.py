@@ -2,9 +2,9 @@
 
 ``advance`` of each solver is one compiled function that makes steps until it has a reason to return.  Python owns all
 arrays; ``advance`` changes them in place, so the next call continues where the last one ended, after Ctrl-C, too.
-Two small arrays hold the state between calls: ``real_state``, indexed by ``STEP_REAL``, and ``int_state``, indexed by
-``STEP_INT``.  The solvers append entries of their own.  ``out`` takes the recorded points: a row is
-(y, accumulated error, t).  Python empties it after each return, and sets ``STEP_INT.n_recorded`` to 0.
+A structured array of one entry, ``state``, holds the numbers between calls; each solver adds fields of its own to
+``STEP_FIELDS``.  ``out`` takes the recorded points: a row is (y, accumulated error, t).  Python empties it after each
+return, and sets ``n_recorded`` to 0.
 
 ``advance`` returns to Python when
 
@@ -21,26 +21,28 @@ Two small arrays hold the state between calls: ``real_state``, indexed by ``STEP
 from math import inf, sqrt
 from typing import NamedTuple
 
+import numpy as np
+from numba import from_dtype, types
+
 from .._base.jit import BOOL, REAL, compile_once, jit, typed_namedtuple
 from ..activations.bound import CLOSURE
 from ..flow import FLOW
 
+STEP_FIELDS = {
+    "t": float,  # time of the last accepted step
+    "h": float,  # length of the next step
+    "accumulated_error": float,  # sum of the errors of eps_g that the steps have left, relative to eps_g
+    "t_before": float,  # time before the last step
+    "next_output": int,  # index of the next output time
+    "n_recorded": int,  # rows of ``out`` that are filled
+    "evaluations": int,  # evaluations of the right-hand side so far
+}
 
-class StepReal(NamedTuple):
-    """Indices of ``real_state``."""
 
-    t: int = 0  # time of the last accepted step
-    h: int = 1  # length of the next step
-    accumulated_error: int = 2  # sum of the errors of eps_g that the steps have left, relative to eps_g
-    t_before: int = 3  # time before the last step
-
-
-class StepInt(NamedTuple):
-    """Indices of ``int_state``."""
-
-    next_output: int = 0  # index of the next output time
-    n_recorded: int = 1  # rows of ``out`` that are filled
-    evaluations: int = 2  # evaluations of the right-hand side so far
+def state_type(own):
+    """The type of a state for NumPy, with the fields of a solver besides those of all, and for numba."""
+    dtype = np.dtype((np.record, [*(STEP_FIELDS | own).items()]))
+    return dtype, types.Array(from_dtype(dtype), 1, "C")
 
 
 class Return(NamedTuple):
@@ -68,7 +70,7 @@ class StepChecks(NamedTuple):
     parallel_sine2: float = 1e-5
 
 
-STEP_REAL, STEP_INT, RETURN, STEP_CHECKS = StepReal(), StepInt(), Return(), StepChecks()
+RETURN, STEP_CHECKS = Return(), StepChecks()
 
 
 @typed_namedtuple

@@ -54,6 +54,7 @@ from ..models.features import check_features
 from ..models.schedule import ScheduleEvaluator
 from ..models.start import all_fit, checked_start, duplicate_units, output_times
 from ._batch import STATUS, Outcome, Problems, advance_batch, compile_batch
+from ._dop853 import STATE
 from ._steps import Control
 from .dop853 import DOP853
 from .evolve import checked_controls, closure_note, evolve
@@ -342,7 +343,7 @@ class _Jobs:
         nfev, status = np.zeros((2, len(indices)), np.int64)
         rest = compiled_schedule(evaluator), control, first_step, self.blocks, *times, self.halt
         if alone:
-            advance_batch(*self.compiled(groups), problems, *rest, Outcome(records, nfev, status))
+            advance_batch(*self.compiled(groups), problems, *rest, Outcome(records, nfev, status), np.zeros(1, STATE))
             last = np.column_stack([records[:, -1], np.full(len(indices), self.times[-1])])
         else:
             last = run_simd(self.simd, problems, *rest, Outcome(records, nfev, status))

@@ -4,7 +4,7 @@
 monitors of the run (``monitors``) see it like a step of SciPy's: ``solver.t``, ``solver.y``, ``solver.nfev`` and
 ``solver.error`` have been updated.
 
-Ownership: ``CompiledSteps`` makes the arrays of the steps (``real_state``, ``int_state``, ``y``, ``out``, and those of
+Ownership: ``CompiledSteps`` makes the arrays of the steps (``state``, ``y``, ``out``, and those of
 its solver) once for the run; ``advance`` changes them; the system owns the work arrays (``System.work``), which hold
 the last evaluation by any caller.  ``step`` moves ``out`` into the rows of the run, also when Ctrl-C ends it.
 
@@ -29,7 +29,7 @@ from ..flow import FLOW
 from ..flow.jacobian import Equations
 from ..flow.velocity import schedule_factors
 from . import _bdf, _dop853
-from ._steps import RETURN, STEP_CHECKS, STEP_INT, STEP_REAL, Control, compile_steps
+from ._steps import RETURN, STEP_CHECKS, Control, compile_steps
 from .failure import allowed_negative_eigenvalue
 
 
@@ -54,15 +54,14 @@ class CompiledSteps:
 
     It returns after the last step, after a step that may be a reason to stop, such as eps_g at or below the level
     (every step if it is nan), and after a budget of evaluations, for pressed keys and for a progress bar.  A subclass
-    for each solver prepares its arrays (``real_state``, ``int_state``, ``y``, ``y_before``, ``out``) and calls its
+    for each solver prepares its arrays (``state``, ``y``, ``y_before``, ``out``) and calls its
     ``advance``.
     """
 
     step_seconds: float  # that a step in Python takes beside its kernels
     compiled_functions: tuple  # compiled functions of the steps, with their signatures
     begun: set  # pairs of flow and closure with which such steps were made
-    real_state: np.ndarray
-    int_state: np.ndarray
+    state: Any  # the entry of ``steps.state``
     y: np.ndarray
     y_before: np.ndarray
     steps: Any  # the arrays of a run
@@ -100,18 +99,18 @@ class CompiledSteps:
 
     def step(self):
         """Make steps until one needs a check, and record all but this one; return a message on failure."""
-        solver, real_state, int_state = self.solver, self.real_state, self.int_state
-        began, nfev_before, code = perf_counter(), int_state[STEP_INT.evaluations], RETURN.out_full
+        solver, state = self.solver, self.state
+        began, nfev_before, code = perf_counter(), state.evaluations, RETURN.out_full
         try:
             while code == RETURN.out_full:
                 code = undisturbed(self.advance)
                 self._collect()
         finally:  # also after Ctrl-C
             self._collect()
-            self.integrator.before = float(real_state[STEP_REAL.t_before]), self.y_before.copy()
-            solver.t, solver.t_old = float(real_state[STEP_REAL.t]), float(real_state[STEP_REAL.t_before])
-            solver.error = float(real_state[STEP_REAL.accumulated_error])
-            solver.nfev = int(int_state[STEP_INT.evaluations])
+            self.integrator.before = float(state.t_before), self.y_before.copy()
+            solver.t, solver.t_old = float(state.t), float(state.t_before)
+            solver.error = float(state.accumulated_error)
+            solver.nfev = int(state.evaluations)
             solver.y = self.y.copy()
         speed = (solver.nfev - nfev_before) / max(perf_counter() - began, 1e-9)
         self.budget = self.limited(int(np.clip(CALL_OPTIONS.seconds * speed, 12, STEP_CHECKS.max_evaluations)))
@@ -119,9 +118,9 @@ class CompiledSteps:
 
     def _collect(self):
         """Move ``out`` into the rows of the run."""
-        if self.int_state[STEP_INT.n_recorded] > 0:
-            self.rows.append(self.out[: self.int_state[STEP_INT.n_recorded]].copy())
-            self.int_state[STEP_INT.n_recorded] = 0
+        if self.state.n_recorded > 0:
+            self.rows.append(self.out[: self.state.n_recorded].copy())
+            self.state.n_recorded = 0
 
     def limited(self, budget):
         """Evaluations before the next return, at most ``budget``; quadratures are tested in Python."""
@@ -166,19 +165,20 @@ class RungeKutta(CompiledSteps):
         n, solver, kernels = self.solver.n, self.solver, self.system[:2]
         compile_steps(*kernels, _dop853.advance, _dop853.ADVANCE_SIGNATURE)
         begun = solver.t > self.times[0]  # steps were made without compilation
-        self.real_state = np.array([solver.t, self.first_step, solver.error, solver.t, solver.reach])
         next_output = np.searchsorted(self.times, solver.t, side="right")
-        self.int_state = np.array([next_output, 0, solver.nfev if begun else 0, 0])
+        numbers = solver.t, self.first_step, solver.error, solver.t, next_output, 0, solver.nfev if begun else 0
+        state = np.array([(*numbers, solver.reach, 0)], _dop853.STATE)
+        self.state = state[0]
         self.y, self.y_before = np.array(solver.y), np.array(solver.y)
         k = np.zeros((_dop853.K_ROW.n_rows, n))
-        self.steps = _dop853.Steps(self.y, self.y_before, np.empty(n), k, self.real_state, self.int_state, self.out)
+        self.steps = _dop853.Steps(self.y, self.y_before, np.empty(n), k, state, self.out)
         if begun:
             k[0] = solver.f
         elif not self.first_step:
             compile_steps(*kernels, _dop853.begin, _dop853.BEGIN_SIGNATURE)
             span = self.times[-1] - solver.t
             h = _dop853.begin(*self.system, solver.system.work, self.control, span, self.steps)
-            self.real_state[STEP_REAL.h], self.int_state[STEP_INT.evaluations] = h, 2
+            self.state.h, self.state.evaluations = h, 2
 
     def advance(self):
         """Make steps until one needs a check; return a ``RETURN`` code."""
@@ -211,30 +211,32 @@ class Backward(CompiledSteps):
         self.y, self.y_before, self.y_new = rows[:3]
         self.y[:], rows[_bdf.ROW.fractions] = solver.y, solver.tolerance_fractions
         t = solver.t
-        self.real_state = np.array([t, solver.h_abs, solver.error, t, 0.0, t, t, *np.zeros(5)])
         next_output = np.searchsorted(self.times, t, side="right")
-        self.int_state = np.array([next_output, 0, solver.nfev, solver.order, solver.n_equal_steps, 0, 0, solver.nlu])
-        self.steps = _bdf.Steps(rows, np.array(solver.D), self.real_state, self.int_state, self.out)
+        numbers = t, solver.h_abs, solver.error, t, next_output, 0, solver.nfev, 0.0, t, t, *np.zeros(5)
+        state = np.array([(*numbers, solver.order, solver.n_equal_steps, 0, 0, solver.nlu)], _bdf.STATE)
+        self.state = state[0]
+        self.steps = _bdf.Steps(rows, np.array(solver.D), state, self.out)
         self.workspace, self.tolerances = solver.J.rotated.workspace(), _bdf.Tolerances(*solver.tolerances)
 
     def advance(self):
         """Make steps until one needs a check; return a ``RETURN`` code."""
-        solver, real_state, int_state, D = self.solver, self.real_state, self.int_state, self.steps.D
+        solver, state, D = self.solver, self.state, self.steps.D
         while True:
             rotated = solver.J.rotated
-            real_state[_bdf.BDF_REAL.bound :] = solver.t_bound, solver.system.edge, *solver.scheduled
+            state.bound, state.last_time = solver.t_bound, solver.system.edge
+            state.u, state.u_v = solver.scheduled
             code = _bdf.advance(
                 _bdf.newton_iteration, *self.system, solver.system.work, self.control,
                 Equations(rotated.frozen, rotated.spaces, *self.workspace), self.tolerances, self.times,
                 self.every_step, self.budget, self.steps,
             )  # fmt: skip
-            solver.h_abs, solver.order = float(real_state[STEP_REAL.h]), int(int_state[_bdf.BDF_INT.order])
-            solver.nlu = int(int_state[_bdf.BDF_INT.factorisations])
+            solver.h_abs, solver.order = float(state.h), int(state.order)
+            solver.nlu = int(state.factorisations)
             solver.D[:] = D
             if code != RETURN.new_jacobian:
                 return code
             solver.y = self.y
-            solver.J = solver.jac(real_state[_bdf.BDF_REAL.t_new], self.y_new)
+            solver.J = solver.jac(state.t_new, self.y_new)
 
     def put(self, y):
         """Continue from y in place of the state after the last step."""
