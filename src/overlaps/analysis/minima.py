@@ -1,6 +1,6 @@
 """Minima of the error where gradient flow from random weights ends, and how often."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +36,6 @@ class MinimaOptions(NamedTuple):
 MINIMA = MinimaOptions()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Minimum(Immutable):
     """A minimum of the error; made by :func:`minima`.
 
