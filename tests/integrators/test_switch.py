@@ -98,7 +98,7 @@ def test_ctrl_c_at_the_turn_keeps_what_was_computed(switch, monkeypatch):
 def test_a_run_is_compiled_in_its_middle_when_that_pays(kind, monkeypatch):
     """The account of a path is that of its runs: steps, and the kernels that they call."""
     monkeypatch.setattr(lazy_compilation.policy, "is_lazy", True)
-    monkeypatch.setattr(lazy_compilation, "LAZY_LIMITS", lazy_compilation.LazyLimits(patience=1.0))
+    monkeypatch.setattr(lazy_compilation, "LAZY_LIMITS", lazy_compilation.LazyLimits(max_ratio=1.0))
     monkeypatch.setattr(accounts, "is_compiled", lambda *kernel: False)
     monkeypatch.setattr(accounts, "_stored", {})
     monkeypatch.setattr(accounts, "_spent", {})

@@ -70,7 +70,7 @@ def test_it_is_compiled_for_good(patient, monkeypatch, reason):
     if reason == "settled":
         lazy_compilation.compile_eagerly()
     if reason == "all calls":
-        monkeypatch.setattr(lazy_compilation, "LAZY_LIMITS", lazy_compilation.LazyLimits(patience=0.5 / 3.0))
+        monkeypatch.setattr(lazy_compilation, "LAZY_LIMITS", lazy_compilation.LazyLimits(max_ratio=0.5 / 3.0))
         for x in (0.2, 0.2, 0.2):
             kernel(x)
             assert isinstance(kernel, lazy_compilation.LazyKernel)
@@ -82,7 +82,7 @@ def test_it_is_compiled_for_good(patient, monkeypatch, reason):
 @pytest.mark.parametrize("how", ["a block", "a call"])
 def test_equal_calls_have_equal_digits_where_that_is_asked_for(how, patient, monkeypatch):
     """The form differs from the text by more than rounding here; without, it is machine code after some calls."""
-    monkeypatch.setattr(lazy_compilation, "LAZY_LIMITS", lazy_compilation.LazyLimits(patience=0.5 / 3.0))
+    monkeypatch.setattr(lazy_compilation, "LAZY_LIMITS", lazy_compilation.LazyLimits(max_ratio=0.5 / 3.0))
     before, kernel = jit(_twice_inverse, cost=cheap, python=lambda x: 17.0), None
     assert {before(0.7) for _ in range(100)} == {17.0, 2 / 0.7}
     with lazy_compilation.reproducible() if how == "a block" else nullcontext(lazy_compilation.reproducible()):
@@ -267,7 +267,7 @@ print(compiling.watch.count, spent, "_fingerprint" in vars(flow), isinstance(flo
 def test_threads_of_a_cold_process_switch_together(n, make_lazy):
     """So many curves at once, long enough that all go on in compiled code: each is right."""
     code = """
-lazy_compilation.LAZY_LIMITS, found = lazy_compilation.LazyLimits(patience=0.003 * n), []
+lazy_compilation.LAZY_LIMITS, found = lazy_compilation.LazyLimits(max_ratio=0.003 * n), []
 barrier = threading.Barrier(n)
 def work(i):
     barrier.wait()

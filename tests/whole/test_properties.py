@@ -84,7 +84,7 @@ def problems(draw, activations=tuple(ACTIVATIONS), eta=RATES, scale=SCALES):
     return model, start
 
 
-def patience(steps):
+def max_ratio(steps):
     """A stop condition that is never met and interrupts, as Ctrl-C would, what is too stiff for its solver."""
     left = iter(range(steps))
 
@@ -97,10 +97,10 @@ def patience(steps):
 
 
 def solve(model, start, alpha, **options):
-    """A solution, as far as patience goes, and the warnings that came with it."""
+    """A solution, as far as max_ratio goes, and the warnings that came with it."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        return ov.solve(model, start, alpha, stop=patience(400), **options), caught
+        return ov.solve(model, start, alpha, stop=max_ratio(400), **options), caught
 
 
 def joint(q, r, t):
@@ -472,7 +472,7 @@ def test_the_hierarchy_of_moments_is_the_spectral_flow(problem):
     spectral, _ = solve(model, start, times, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        moments = cayley_hamilton.solve(model, start, times, stop=patience(400), **options)
+        moments = cayley_hamilton.solve(model, start, times, stop=max_ratio(400), **options)
     assume(spectral.success and moments.success)
     for name in ("Q", "R", "v", "eps_g"):
         assert_close(getattr(moments, name), getattr(spectral, name))

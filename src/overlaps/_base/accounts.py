@@ -31,7 +31,7 @@ class Account:
     def __init__(self, kernels):
         kernels = tuple(kernels)
         missing = sum(compilation_seconds(kernel) for kernel, sig in kernels if not is_compiled(kernel, sig))
-        self.limit, self.mark = lazy_compilation.LAZY_LIMITS.patience * missing, time_spent.seconds
+        self.limit, self.mark = lazy_compilation.LAZY_LIMITS.max_ratio * missing, time_spent.seconds
         self.path = "-".join([*(kernel.py_func.__name__ for kernel, _ in kernels), _identity(kernels)])
         if self.path not in _spent:
             _spent[self.path] = _stored[self.path] = _read(self.path)

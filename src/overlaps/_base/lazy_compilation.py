@@ -33,9 +33,10 @@ class LazyLimits(NamedTuple):
 
     # Limit for one call. Doubled: single calls wait longer for Python than for the compiler.
     max_call: float = 0.3
-    # Seconds of estimated calls per second of estimated compilation. Sessions take at most 1.8 times as long as with
-    # the better choice in hindsight (tests/whole/test_accounts.py). Halved: 2.0 times; doubled: 2.5 times.
-    patience: float = 0.75
+    # Seconds of estimated calls per second of estimated compilation. Sessions take at most 2.0 times as long as with
+    # the better choice in hindsight (tests/whole/test_accounts.py), and so up to twice the value; halved: 5.3 times.
+    # A session of many curves loses this share of a compilation.
+    max_ratio: float = 0.4
     operation: float = 1.5e-7  # one operation on scalars in a loop
     numpy_call: float = 1.5e-6
 
@@ -144,7 +145,7 @@ def _uncompiled_form(kernel, args):
     if kernel.on_disk is None or kernel.overloads:
         kernel.on_disk = is_compiled(kernel, tuple(typeof(x) for x in args))
     kernel.last = seconds = kernel.cost(*args)
-    too_long = kernel.seconds > LAZY_LIMITS.patience * compilation_seconds(kernel)
+    too_long = kernel.seconds > LAZY_LIMITS.max_ratio * compilation_seconds(kernel)
     if kernel.on_disk or seconds > LAZY_LIMITS.max_call or too_long:
         return None
     kernel.seconds += seconds

@@ -33,7 +33,7 @@ HESSIAN = HessianOptions()
 
 
 class HessianSpectrum(Immutable):
-    """Bulk and outliers of the Hessian of eps_g; made by :func:`hessian`, with the equations there.
+    """Bulk and outliers of the Hessian of eps_g; made by :func:`overlaps.hessian`, with the equations there.
 
     At one state the arrays have the shapes below; along a trajectory they have a leading axis of records, and
     ``spectrum[i]`` belongs to one record.

@@ -68,7 +68,7 @@ ESCAPE = EscapeOptions()
 
 
 class EscapeLaw(Immutable):
-    """Law of the time at which eps_g falls below a level; made by :func:`escape`, with the equations there.
+    """Law of the time at which eps_g falls below a level; see :func:`overlaps.analysis.escape_time.escape`.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class EscapeLaw(Immutable):
 
     @classmethod
     def of(cls, trajectory, N, level=None, **options):
-        """The law for the first record of a trajectory; see :func:`escape`."""
+        """The law for the first record of a trajectory; see :func:`overlaps.analysis.escape_time.escape`."""
         return escape(trajectory.model, trajectory[0], N, level, **options)
 
 

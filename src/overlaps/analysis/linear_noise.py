@@ -53,7 +53,7 @@ EXPANSION = ExpansionOptions()
 
 
 class Fluctuations(Immutable):
-    """Mean, covariance and bands of SGD at one N; see :func:`fluctuations`, which makes it, for the equations.
+    """Mean, covariance and bands of SGD at one N; see :func:`overlaps.fluctuations`, which makes it, for the equations.
 
     Attributes
     ----------

@@ -46,7 +46,7 @@ SEARCH = SearchOptions()
 
 
 class StationaryPoint(Immutable):
-    """One fixed point of the flow, or one manifold of them; made by :func:`stationary_points`.
+    """One fixed point of the flow, or one manifold of them; see :func:`overlaps.analysis.stationary.stationary_points`.
 
     Attributes
     ----------

@@ -17,7 +17,7 @@ from .binding import bind, bind_units
 
 
 class Closure(Immutable):
-    """Closure matrices at one state, with their equations in :func:`closure`, which makes them.
+    """Closure matrices at one state, with their equations in :func:`overlaps.closure`, which makes them.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ class Ensemble(Runs, _Blocks, kw_only=True):
         Order parameters of each run, computed from its weights; eps_g is the exact error for these overlaps, not an
         estimate.
     q, r : ndarray, shape (runs, n, L, K, K), (runs, n, L, K, M)
-        Block overlaps as in :class:`State`.
+        Block overlaps as in :class:`overlaps.State`.
     tau, T : ndarray, shape (runs, L, M, M), (runs, M, M)
         Teacher constants of each run.
     m, h, nu : ndarray, shape (runs, n, L, K, C), (runs, L, M, C), (runs, M, C), or None

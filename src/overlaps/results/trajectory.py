@@ -159,12 +159,12 @@ class Trajectory(Solved, _Blocks, kw_only=True):
     Q, R, v, eps_g : ndarray, shape (n, K, K), (n, K, M), (n, K), (n,)
         Order parameters and generalisation error.
     q, r : ndarray, shape (n, L, K, K), (n, L, K, M)
-        Block overlaps as in :class:`State`.
+        Block overlaps as in :class:`overlaps.State`.
     tau, T : ndarray, shape (L, M, M), (M, M)
         Teacher constants.
     m, h, nu : ndarray, shape (n, L, K, C), (L, M, C), (M, C), or None
-        Overlaps with the class means of inputs in classes, as in :class:`State`; ``mean_fields`` (n, K, C) are the
-        means of the student fields.
+        Overlaps with the class means of inputs in classes, as in :class:`overlaps.State`; ``mean_fields`` (n, K, C) are
+        the means of the student fields.
     success, status, message, nfev, method, rtol, atol
         Whether the integration reached its end; 0 at the last time, 1 where ``stop`` was met, -1 before; a sentence
         about it, the number of evaluations of the right-hand side, the integrator and its tolerances.

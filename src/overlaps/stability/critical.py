@@ -47,7 +47,7 @@ CONTINUATION = ContinuationOptions()
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CriticalEta(float):
-    """A learning rate, and what happens to the fixed point there; made by :func:`critical_eta`.
+    """A learning rate, and what happens to the fixed point there; made by :func:`overlaps.critical_eta`.
 
     It is a float: the rate can be compared, plotted and used in formulas.
 

@@ -59,7 +59,7 @@ class Linearisation(Immutable):
     eigenvalues : ndarray, shape (n,)
         By real part, largest first; real if all are. Units of 1/alpha.
     dq, dr, dv : ndarray, shape (n, L, K, K), (n, L, K, M), (n, K)
-        Right eigenvectors, in the arrays of :class:`State`; of inputs in classes also dm, shape (n, L, K, C).
+        Right eigenvectors, in the arrays of :class:`overlaps.State`; of inputs in classes also dm, shape (n, L, K, C).
     residual : float
         Largest ``|dy/dalpha|`` at the state: zero at a fixed point.
     floor : float
