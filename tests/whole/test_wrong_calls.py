@@ -37,6 +37,9 @@ def simulate(**options):
 
 
 CALLS = [
+    # rules
+    (lambda: ov.rules.logistic_committee(2, 2), T, ["misses beta", "logistic_committee(2, 2, beta=1.5)"]),
+    (lambda: ov.rules.episode(), T, ["misses T", "episode(4)"]),
     # models
     (lambda: ov.committee_machine(2, 2), T, ["misses eta", "eta=0.5"]),
     (lambda: ov.committee_machine(2, eta=0.5), T, ["misses M", "committee_machine(2, 2"]),

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .._base import check
+from .._base import by_name, check
 from ..activations.bound import CLOSURE
 from . import _rule
 from ._perceptrons import distance
@@ -13,6 +13,7 @@ from .rule import Rule
 from .validation import uses_theta
 
 
+@by_name("ov.rules.adagrad_norm(ov.rules.hebb(), b0=1.0)")
 def adagrad_norm(rule: Rule, b0: float = 1.0, *, mean_eigenvalue: float = 1.0) -> Rule:
     r"""AdaGrad-Norm for a rule: the rate decreases with the sum theta of squared gradients.
 

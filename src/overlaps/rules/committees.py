@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from .._base import ArrayLike, check
+from .._base import ArrayLike, by_name, check
 from .._base.jit import jit, jit_user
 from ..activations.kernels import erf_closure, erf_workspace
 from ..gaussian.two_point import ERF, slope, value
@@ -56,6 +56,7 @@ def dropout_closure(S, w, parameters, K, teacher, eta, eta_v, noise, second_orde
     return erf_closure(S, layers, workspace, K, ERF, eta, 0.0, 0.0, False, a, b, c, dv)
 
 
+@by_name("ov.rules.dropout(2, 2, keep=0.5)")
 def dropout(K: int, M: int, keep: float) -> Rule:
     r"""Soft committee of error functions with dropout: each unit is active with probability ``keep`` in a sample.
 
@@ -93,6 +94,7 @@ def dropout(K: int, M: int, keep: float) -> Rule:
     )  # fmt: skip
 
 
+@by_name("ov.rules.sign_committee(3)")
 def sign_committee(K: int) -> Rule:
     r"""Committee of K sign units with a perceptron as teacher: if the vote is wrong, the units that caused it learn.
 
@@ -134,6 +136,7 @@ def sign_committee(K: int) -> Rule:
     return Rule(force, K=K, M=1, error=error, breaks=breaks, name="committee of signs", recipe=("sign_committee", K))
 
 
+@by_name("ov.rules.logistic_committee(2, 2, beta=1.5)")
 def logistic_committee(K: int, M: int, beta: float) -> Rule:
     r"""Soft committee of error functions that predicts labels: logistic loss, P(y = 1) = s(beta y*).
 
@@ -182,6 +185,7 @@ def logistic_committee(K: int, M: int, beta: float) -> Rule:
     )  # fmt: skip
 
 
+@by_name("ov.rules.offsets(2, [0.5, -0.5])")
 def offsets(K: int, offset: ArrayLike) -> Rule:
     r"""Soft committee of error functions whose units learn offsets theta; the teacher's are given.
 

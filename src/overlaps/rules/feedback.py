@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .._base import ArrayLike, check
+from .._base import ArrayLike, by_name, check
 from .._base.jit import jit, jit_user
 from ..activations.activation import Activation
 from ..activations.bound import CLOSURE
@@ -13,6 +13,7 @@ from . import _rule
 from .rule import Rule
 
 
+@by_name("ov.rules.feedback_alignment([1.0, 1.0], [1.0, 1.0])")
 def feedback_alignment(
     b: ArrayLike, v_star: ArrayLike, *, activation: Activation | str = erf, noise: float = 0.0
 ) -> Rule:
@@ -85,6 +86,7 @@ def feedback_alignment(
     return _with_closure(closure, force, deviation, v_star, recipe, noise="normal")
 
 
+@by_name("ov.rules.node_perturbation([1.0, 1.0], [1.0, 1.0])")
 def node_perturbation(
     v: ArrayLike, v_star: ArrayLike, *, activation: Activation | str = erf, noise: float = 0.0
 ) -> Rule:

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from .._base import check
+from .._base import by_name, check
 from ..gaussian.quadrature import legendre
 from ..gaussian.tables import tabulate
 from . import _perceptrons as forms
@@ -261,6 +261,7 @@ def optimal() -> Rule:
     return _closed(forms.optimal, forms.optimal_force, ("optimal",), [], uses_overlaps=True)
 
 
+@by_name("ov.rules.residual(scipy.stats.cauchy(), clip=1.0)")
 def residual(law: Any, clip: float = 0.0) -> Rule:
     r"""Robust regression, :math:`F = -\psi(\lambda - \nu - \xi)` with :math:`\psi` the residual clipped at +- clip.
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .._base import ArrayLike, check
+from .._base import ArrayLike, by_name, check
 from .._base.jit import jit_user
 from ..activations.activation import Activation
 from ..activations.library import erf, linear
@@ -15,6 +15,7 @@ from .rule import Rule
 from .validation import checked_tokens
 
 
+@by_name("ov.rules.episode(4)")
 def episode(T: int, at_least: int | None = None, penalty: float = 0.0, bonus: float = 0.0) -> Rule:
     r"""Reinforcement: T decisions sgn(lambda), then one reward if enough of them were right.
 
@@ -73,6 +74,7 @@ def episode(T: int, at_least: int | None = None, penalty: float = 0.0, bonus: fl
     )  # fmt: skip
 
 
+@by_name("ov.rules.pair(0.5)")
 def pair(rho: float) -> Rule:
     r"""Two views of one sample with correlation rho: views attract each other, and a cubic term limits the norm.
 
@@ -109,6 +111,7 @@ def pair(rho: float) -> Rule:
     )  # fmt: skip
 
 
+@by_name("ov.rules.attention(2)")
 def attention(T: int, token_covariance: ArrayLike | None = None, tolerance: float | None = None) -> Rule:
     r"""One attention head over T tokens whose query, key and value are one direction; the teacher is of the same form.
 
@@ -156,6 +159,7 @@ def attention(T: int, token_covariance: ArrayLike | None = None, tolerance: floa
     )  # fmt: skip
 
 
+@by_name('ov.rules.patches("erf", 3)')
 def patches(activation: Activation | str, T: int, K: int = 1, v_star: ArrayLike = (1.0,), noise: float = 0.0) -> Rule:
     r"""Units shared by T independent patches of an input, whose responses add up; theta is the second layer.
 
