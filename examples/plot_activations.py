@@ -47,10 +47,10 @@ for ax, (name, (activation, eta)) in zip(axes.flat, SETTINGS.items(), strict=Tru
     start = ov.State.from_overlaps(model, Q=[[0.5, 0.1], [0.1, 0.6]], R=[[0.2, 0], [0, 0.3]], T=np.eye(2))
     full = ov.solve(model, start, alpha, rtol=1e-6)
     flow = ov.solve(model.replace(gradient_flow=True), start, alpha, rtol=1e-6)
-    sgd = ov.simulate(model, N=1000, alpha=alpha, rng=1, start=start, runs=3)
+    sgd = ov.simulate(model, N=1000, alpha=alpha, rng=1, start=start, runs=8)
     full.plot(ax=ax, color="C0", label=r"ODE with the $O(\eta^2)$ term")
     flow.plot(ax=ax, color="C0", linestyle="--", label="gradient flow")
-    sgd.plot(ax=ax, color="C3", label="SGD, N = 1000, 3 runs")
+    sgd.plot(ax=ax, color="C3", label="SGD, N = 1000, 8 runs")
     ax.set(title=rf"{name}, $\eta = {eta}$", xlabel=r"$\alpha$ = steps / $N$", ylabel=r"$\epsilon_g$", yscale="log")
     if ax is not axes[0, 0]:
         ax.get_legend().remove()

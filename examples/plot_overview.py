@@ -21,11 +21,12 @@ import overlaps as ov
 relu = ov.committee_machine(2, 2, activation=ov.relu, eta=0.3, eta_v=0.1, v=[0.6, 1.2])
 start = relu.random_start(N=4000, rng=3)
 alpha = np.geomspace(0.1, 300.0, 25)
-theory = ov.solve(relu, start, (0.0, 300.0))
+theory = ov.solve(relu, start, (0.0, 300.0), every_step=True)
 flow = ov.solve(
     ov.committee_machine(2, 2, activation=ov.relu, eta=0.3, eta_v=0.1, v=[0.6, 1.2], gradient_flow=True),
     start,
     (0.0, 300.0),
+    every_step=True,
 )
 runs = ov.simulate(relu, N=4000, alpha=alpha, rng=4, start=start, runs=5)
 
