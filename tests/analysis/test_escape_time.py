@@ -299,11 +299,11 @@ LATE = 0.09  # in units of 1/rate: what is left out of the law of random starts 
 @pytest.mark.parametrize(
     "model, start, N, runs, end, level, late",
     [
-        (erf(), symmetric(erf()), 1000, 250, 100.0, PLATEAU / 2, 0.0),
+        (erf(), symmetric(erf()), 1000, 250, 110.0, PLATEAU / 2, 0.0),
         (erf(), ov.State.from_overlaps(erf(), **OFF), 500, 300, 90.0, PLATEAU / 2, 0.0),
         (erf(), "random", 500, 400, 90.0, PLATEAU / 2, LATE),
         (QUADRATIC, UNTOUCHED, 1000, 250, 25.0, 0.6, 0.0),
-        (perturbed, "random", 500, 500, 110.0, 0.67, LATE),
+        (perturbed, "random", 500, 600, 110.0, 0.67, LATE),
     ],
     ids=["symmetric", "off the symmetry", "random", "three modes", "node perturbation"],
 )
