@@ -40,8 +40,8 @@ class CallOptions(NamedTuple):
     # Ctrl-C waits longer.
     first_budget: int = 120
     seconds: float = 0.1
-    # Numbers in ``out``, 2 MB. Doubled: they leave the caches; halved: more returns to Python.
-    out_size: int = 250_000
+    # Numbers in ``out``, 1 MB, of which each return makes a copy. Doubled: they leave the caches; halved: more returns.
+    out_size: int = 125_000
     # Evaluations that every run makes, two steps of DOP853: expensive kernels are compiled before the first step.
     min_evaluations: int = 30
 
