@@ -166,7 +166,7 @@ def wheel(tmp_path_factory):
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     assert wheel.name == f"overlaps-{ov.__version__}-py3-none-any.whl"
     names = set(zipfile.ZipFile(wheel).namelist())
-    files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "src").rglob("*.mplstyle")]
+    files = [path for kind in ("py", "mplstyle", "bib") for path in (ROOT / "src").rglob(f"*.{kind}")]
     sources = {p.relative_to(ROOT / "src").as_posix() for p in files}
     package = {name for name in names if name.startswith("overlaps/")}
     assert package == sources | {"overlaps/py.typed"}  # no tests, no compiled kernels
