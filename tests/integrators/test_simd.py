@@ -108,9 +108,7 @@ def test_lanes_are_solve_up_to_rounding(name):
     options = {"alpha": ALPHA} | options
     batch, one = (ov.solve_many(models, starts, simd=simd, **options) for simd in (True, False))
     assert batch.success.all() and batch.message == one.message and batch.method == one.method
-    # in steps cut by max_step the error of the interpolant is rounding, which decides whether one ends at a record
-    rounded = "max_step" in options
-    assert np.mean(batch.nfev != one.nfev) <= 0.05 or (rounded and np.max(np.abs(batch.nfev / one.nfev - 1)) < 0.03)
+    assert np.mean(batch.nfev != one.nfev) <= 0.05
     for curve in ("Q", "R", "v", "eps_g"):  # rounding, amplified along twelve units of time
         x, y = getattr(batch, curve), getattr(one, curve)
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11 * np.max(np.abs(y)))
@@ -338,8 +336,12 @@ def any_problems(rng, b=10):
 
 
 def errors_against_tight(batch, tight):
-    """Largest error of each trajectory, relative: of eps_g, of Q and R in units of the largest, of where it ended."""
-    errors = [np.nanmax(np.abs(batch.eps_g / tight.eps_g - 1), axis=1), np.abs(batch.end - tight.end) / tight.alpha[-1]]
+    """Largest error of each trajectory, relative: of eps_g, of Q and R in units of the largest, of where it ended.
+
+    eps_g is a sum of terms as large as at the start, of which the rounding is left out.
+    """
+    error = np.maximum(np.abs(batch.eps_g - tight.eps_g) - 1e-15 * tight.eps_g[:, :1], 0.0)
+    errors = [np.nanmax(error / tight.eps_g, axis=1), np.abs(batch.end - tight.end) / tight.alpha[-1]]
     for x, y in ((batch.Q, tight.Q), (batch.R, tight.R)):
         size = np.nanmax(np.abs(y), axis=(1, 2, 3))
         errors.append(np.nanmax(np.abs(x - y), axis=(1, 2, 3)) / size)
@@ -349,8 +351,8 @@ def errors_against_tight(batch, tight):
 def no_worse(batches, seed):
     """At rtol 1e-8, against 1e-12: the distribution of errors, and nearly each by itself.
 
-    At the limit of stability rounding decides which steps are rejected, and 1e-11 of the errors.  The largest of a
-    thousand errors is that of such a setting: the last of the quantiles leaves five of them out.
+    At the limit of stability rounding decides which steps are rejected, and 1e-11 of the errors.  A stop is located by
+    steps of other lengths, a lane's single one and those of ``stop.Crossing``, which differ by a hundredth of rtol.
     """
     rng, found = np.random.default_rng(seed), []
     for _ in range(batches):
@@ -364,8 +366,8 @@ def no_worse(batches, seed):
         found.append([errors_against_tight(batch, tight)[:, one.success] for batch in (batch, one)])
     batch, one = np.concatenate(found, axis=-1)
     assert batch.shape[1] >= 0.98 * 10 * batches
-    mine, other = (np.quantile(errors, [0.5, 0.9, 0.995], axis=1) for errors in (batch, one))
-    assert np.all(mine <= 1.01 * other + 2e-11)
+    mine, other = (np.quantile(errors, [0.5, 0.9, 1.0], axis=1) for errors in (batch, one))
+    assert np.all(mine <= 1.01 * other + [2e-11, 1e-10, 2e-11, 2e-11])
     assert np.mean(batch <= 1.01 * one + 1e-10) >= 0.99
 
 

@@ -307,7 +307,7 @@ def interpolation_error(closure, constants, schedule, work, control, h, eps_g, s
 
 @jit(no_reference_counting=True, cost=small)
 def reach(error, h, h_next):
-    """The next ``reach`` of the state: the interpolant over a step of length h has this error, of order h^8."""
+    """The next ``reach``, for a next step of length h_next: the interpolant over h has this error, of order h^8."""
     longest = h * (min(10.0, 0.9 * error**-0.125) if error > 0.0 else 0.2 if error != error else 10.0)
     return min(1.0, longest / h_next)
 
@@ -413,7 +413,7 @@ def advance(flow, closure, constants, schedule, work, control, times, stops, eve
             interpolant(flow, closure, constants, schedule, work, t, h, last_time, steps)
             state.evaluations += 3
             error = interpolation_error(closure, constants, schedule, work, control, h, eps_g, steps)
-            state.reach = reach(error, h, h_abs)
+            state.reach = reach(error, h, min(h_abs, control.max_step))
             if not error <= 1.0:  # make the step again
                 copy(steps.y_before, y)
                 state.h = h_abs

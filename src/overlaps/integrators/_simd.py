@@ -404,7 +404,7 @@ def record_inside(i, queue, blocks, times, skipped, control, x, outcome):
     tolerance = control.rtol * real_state[ROW.eps_g, i] + real_state[ROW.rounding, i]
     error = INTERPOLANT.safety * INTERPOLANT.peak * max(error, abs(real_state[ROW.change, i]) / tolerance)
     if status == STATUS.step_taken:
-        real_state[ROW.reach, i] = reach(error, h, real_state[ROW.next_length, i])
+        real_state[ROW.reach, i] = reach(error, h, min(real_state[ROW.next_length, i], control.max_step))
     if not error <= 1.0:
         real_state[ROW.proposed, i], int_state[INT_ROW.n_tries, i] = real_state[ROW.next_length, i], 0
         return STATUS.try_again if status == STATUS.step_taken else STATUS.needs_python

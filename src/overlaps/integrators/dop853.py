@@ -87,7 +87,7 @@ class DOP853(FlowSolver, integrate.DOP853):
             self.t_old = t
             self._polynomial = super()._dense_output_impl()
             error = self._polynomial_error(y)
-            self.reach = reach(error, self.t - t, self.h_abs)
+            self.reach = reach(error, self.t - t, min(self.h_abs, self.max_step))
             if error <= 1.0:
                 break
             self.t, self.y, self.f, proposed = t, y, f, self.h_abs
