@@ -200,3 +200,5 @@ def test_both_forms():
         "\\end{aligned}$$"
     )
     assert latex.count("{") == latex.count("}") and all(row.count("&") == 1 for row in latex.splitlines()[1:-1])
+    rule = ov.learner(ov.rules.least_squares(), eta=1.0).equations()
+    assert "of least_squares(0)" in str(rule) and r"least\_squares" in rule.latex

@@ -25,7 +25,7 @@ FOUR_POINT = {
     "quadratic": r"C = 4\eta^2 diag(v) [(2\epsilon_g + \sigma^2) S + 2 S H S]_{KK} diag(v)",
 }
 PLAIN = {
-    r"\\q?quad": "  ", r"\\[,;]": " ", r"\\text\{([^{}]*)\}": r"\1", r"\\partial ?": "∂", r"\\sum": "Σ",
+    r"\\_": "_", r"\\q?quad": "  ", r"\\[,;]": " ", r"\\text\{([^{}]*)\}": r"\1", r"\\partial ?": "∂", r"\\sum": "Σ",
     r"\\(arcsin|arccos|max)": r"\1", "&": "", r"([_^])\{(\w+)\}": r"\1\2",
     **{rf"\\{name}(?![a-z])": letter for name, letter in zip(
         "alpha delta Delta epsilon eta theta kappa lambda mu nu xi pi rho sigma tau".split(), "αδΔεηθκλμνξπρστ",
@@ -89,7 +89,8 @@ def _is_isotropic(model):
 
 
 def _text(x):
-    return rf"\text{{{str(x).replace('_', ' ')}}}"
+    name = str(x).replace("_", r"\_")
+    return rf"\text{{{name}}}"
 
 
 def _shown(activation):
