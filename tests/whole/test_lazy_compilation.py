@@ -175,7 +175,7 @@ def make_lazy(tmp_path):
 FIRST = {
     "erf": "*two(), (0, 100.0)",
     "relu": "*two(ov.relu), (0, 30.0)",
-    "a function": "*two(ov.Activation.from_function(np.sin, np.cos, name='sine'), gradient_flow=True), (0, 5.0)",
+    "a function": "*two(ov.Activation.from_function(np.sin, np.cos, name='sine'), gradient_flow=True), (0, 3.0)",
     "power law": "*power(), (0, 1e4)",
 }
 
