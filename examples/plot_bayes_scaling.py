@@ -62,6 +62,53 @@ right.set(xscale="log", xlabel=r"data $\nu = n/d$", ylabel=r"$\epsilon\, n / (k_
 right.set_title(r"dashed, coloured: $\Delta\lambda_\sigma[I + g(1)/(2\beta-1)]$ while learning", fontsize="medium")
 fig.savefig("bayes_scaling.png", dpi=150)
 
+# %%
+# The width of the student
+# ------------------------
+# A student that keeps only the :math:`k_s = x k_c` strongest features follows a third power law, in its width, until it
+# reaches :math:`k_c`. In units of :math:`k_c` errors at all amounts of data lie on one curve (black, derived here),
+#
+# .. math:: \frac{\epsilon(x)}{\epsilon(1)}
+#               = \frac{I(x) + g(1)\,x^{1-2\beta} / (2\beta-1)}{I(1) + g(1) / (2\beta-1)}, \qquad
+#           I(x) = \int_0^x t^{-2\beta}\,[g(1) - g(\phi(t))]\,dt.
+#
+# The law is *asymptotic* (a sum from :math:`k_s + 1` begins at :math:`k_s + 1/2`), and the error of such a student
+# *heuristic* (``cut``).
+NUS = (1e3, 1e4, 1e5)
+x = np.geomspace(1e-3, 1, 400)
+
+
+def law_of_width(law):
+    """epsilon(x k_c) / epsilon(k_c) for k >> k_c >> 1, at the x of the grid; g(q) = q^3."""
+    inner = np.geomspace(1e-7, 1, 4001)
+    gap = inner ** (-2 * law.beta) * -np.expm1(3 * np.log(law.profile(inner)))
+    learned = np.r_[0, np.cumsum((gap[1:] + gap[:-1]) / 2 * np.diff(inner))] + gap[0] * inner[0]
+    mass = np.interp(np.log(x), np.log(inner), learned) + x ** (1 - 2 * law.beta) / (2 * law.beta - 1)
+    return mass / mass[-1]
+
+
+widths = {}
+fig, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
+for beta, color in ((1.0, "C1"), (1.5, "C2")):
+    teacher = ov.static.HierarchicalTeacher(beta=beta, k=200_000, noise=DELTA**0.5, activation={3: 1.0})
+    for nu, style, marker in zip(NUS, ("-", "--", ":"), "o^s", strict=True):
+        result, front = widths[beta, nu] = teacher.solve(nu=nu), summary[beta][1].refined(nu, k=teacher.k)
+        k_s = np.unique(np.geomspace(1, 20 * result.k_c, 60).astype(int))
+        eps = result.cut(k_s)
+        label = rf"$\beta = {beta:g}$, $\nu = 10^{{{np.log10(nu):.0f}}}$, $k_c = {result.k_c}$"
+        left.loglog(k_s, eps, color + style, label=label)
+        left.plot(result.k_c, result.eps, color + "o", ms=4)
+        right.loglog((k_s + 0.5) / front.k_c, eps / front.eps, color + marker, ms=4, mfc="none")
+    right.plot(np.r_[x, 20], np.r_[law_of_width(summary[beta][1]), 1], "k", lw=0.8, zorder=0)
+    right.plot([], [], color + "o", mfc="none", label=rf"$\beta = {beta:g}$: slope ${1 - 2 * beta:g}$")
+left.set(xlabel="width of the student $k_s$", ylabel=r"error $\epsilon(k_s)$")
+left.set_title(r"$k = 2 \cdot 10^5$; dots: effective width $k_c$", fontsize="medium")
+right.set(xlabel=r"$x = (k_s + 1/2) / k_c$", ylabel=r"$\epsilon(x) / \epsilon(1)$", xlim=(4e-3, 20), ylim=(0.6, 1e3))
+right.set_title("black: the law, with no free parameter", fontsize="medium")
+for ax in (left, right):
+    ax.legend(frameon=False, fontsize="small")
+fig.savefig("bayes_scaling_width.png", dpi=150)
+
 
 # %%
 # The checks
@@ -85,3 +132,10 @@ for beta, (_, law, curve, end, refined) in summary.items():
     if beta == 1.5:
         assert abs(found[0] / law.exponents[0] - 1) < 0.02
     assert abs(curve.eps[-1] * curve.nu[-1] / K / DELTA - 1) < 0.01, "collapse, second constant"
+for (beta, nu), (result, front) in widths.items():
+    k_s = np.arange(3, result.k_c)
+    predicted = front.eps * np.interp((k_s + 0.5) / front.k_c, x, law_of_width(summary[beta][1]))
+    apart = np.abs(result.cut(k_s) / predicted - 1).max()
+    print(f"beta = {beta:g}, nu = {nu:g}: k_c = {result.k_c}, law of the width within {apart:.1%}")
+    assert apart < 0.05
+    assert np.allclose(result.cut([result.k_c, 10 * result.k_c]), result.eps, rtol=1e-12)
