@@ -151,13 +151,14 @@ fig.savefig("feature_scaling.png", dpi=150)
 # %%
 # The checks
 # ----------
-for N_l, published in {50: 4.846e-3, 100: 1.844e-3, 150: 8.37e-4, 200: 3.32e-4}.items():
+for N_l in TRAINED:
     one, limit = haar[N_l]
+    frozen = 0.5 * (1 + SETTING["student_scale"] ** 2) * np.sum(SPECTRUM.p[N_l:] * SPECTRUM.s[N_l:])  # (71)
     print(
         f"N_l = {N_l}: eigenbasis {levels[N_l]:.3e}, from the power law "
         f"{features.asymptote(1.0, 256, N_l, student_scale=0.01):.3e}; random basis {one:.3e}, limit {limit:.3e}"
     )
-    assert abs(levels[N_l] / published - 1) < 1e-3 and abs(one / limit - 1) < 0.05
+    assert abs(levels[N_l] / frozen - 1) < 1e-12 and abs(one / limit - 1) < 0.05
     assert 2.5 < limit / levels[N_l] < 2.9
 for N_l, (ratio, last) in ratios.items():
     print(f"N_l = {N_l}: SGD / its mean {ratio.min():.2f} to {ratio.max():.2f}; / floor at alpha = 1000 {last:.2f}")

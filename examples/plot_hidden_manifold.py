@@ -130,9 +130,9 @@ fig.savefig("hidden_manifold.png", dpi=150)
 # %%
 # The checks
 # ----------
-PUBLISHED = {ov.erf: (0.006, 0.006, 0.003), ov.relu: (0.017, 0.007, 0.004)}  # N = 1000, three runs to alpha = 100
+REFERENCE = {ov.erf: (0.006, 0.006, 0.003), ov.relu: (0.017, 0.007, 0.004)}  # N = 1000, three runs to alpha = 100
 for student, (*_, by_name) in students.items():
-    for (name, (own, ideal)), reference in zip(by_name.items(), PUBLISHED[student], strict=True):
+    for (name, (own, ideal)), reference in zip(by_name.items(), REFERENCE[student], strict=True):
         print(
             f"{student}, {name}: rms distance of the mean run {own:.4f} to its own ODE (N = 1000, 3 runs: "
             f"{reference}), {ideal:.4f} to the limit"

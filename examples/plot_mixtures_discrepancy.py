@@ -212,12 +212,12 @@ draw_scan(found, (PAPER, COORDINATES), f"standardised; {size}", "mixtures_discre
 # The published tables
 # --------------------
 # Left: the divergence against A (figure S2). The publication does not state the dimension; here it is the divergence of
-# one coordinate. More components overlap and lower it, by log m where they are apart. Middle and right: entries of the
-# published tables 1 and 2 (bars: range over A = 0 ... 9) beside three readings of the distance (range over A = 1
-# ... 9): root mean square to the theory of the own weights, the same to the limit :math:`N \to \infty`, and the printed
-# formula, which has the square root inside the mean over times. No single reading explains both tables, and the values
-# depend on the initial weights, which are unpublished. We can therefore only confirm their order of magnitude and that
-# they do not depend on A.
+# one coordinate: :math:`E\mu^2/2` minus the information of a coordinate about its component, between 0 and log m. It
+# grows with A; more components overlap and lower it. Middle and right: entries of the published tables 1 and 2 (bars:
+# range over A = 0 ... 9) beside three readings of the distance (range over A = 1 ... 9): root mean square to the theory
+# of the own weights, the same to the limit :math:`N \to \infty`, and the printed formula, which has the square root
+# inside the mean over times. No single reading explains both tables, and the values depend on the initial weights,
+# which are unpublished. We can therefore only confirm their order of magnitude and that they do not depend on A.
 def draw_tables(found):
     fig, (left, *right) = plt.subplots(1, 3, figsize=(14, 4.2), layout="constrained")
     strengths = np.linspace(0, 9, 13)
@@ -288,6 +288,9 @@ raw = np.median(scan, axis=1)
 growth = raw[-1] / raw[FULL["strengths"].index(3.0)]
 print(f"relu, as it is, m = 2: from A = 3 to 9 the median distances of Q, R, v grow by {growth[:3].round(2)}")
 assert growth[0] < 1.8 and growth[2] < 1.8
-kl = [mean_divergence(9.0, m) for m in (2, 3, 5, 10)]
-print(f"divergence at A = 9 for m = 2, 3, 5, 10: {np.round(kl, 2)}; 9^2/6 - log 2 = {9**2 / 6 - np.log(2):.2f}")
-assert np.all(np.diff(kl) < 0)
+strengths, numbers = np.array([0.0, 1, 2, 3, 5, 7, 9]), (2, 3, 5, 10)
+kl = np.array([[mean_divergence(A, m) for A in strengths] for m in numbers])
+print(f"divergence at A = 9 for m = {numbers}: {kl[:, -1].round(2)}; 9^2/6 - log 2 = {9**2 / 6 - np.log(2):.2f}")
+assert np.all(np.diff(kl, axis=1) > 0) and np.all(np.diff(kl[:, 2:], axis=0) < 0)
+known = strengths**2 / 6 - kl  # what a coordinate tells about its component: between 0 and log m
+assert np.all(known > -1e-9) and np.all(known < np.log(numbers)[:, None])

@@ -14,7 +14,7 @@ import warnings
 
 import numpy as np
 from matplotlib import pyplot as plt
-from scipy.special import ndtr, ndtri
+from scipy.special import erf, ndtr, ndtri
 from scipy.stats import binom
 
 import overlaps as ov
@@ -108,12 +108,51 @@ def draw_cumulants(ax):
 
 
 # %%
-# Averages of nonlinear functions
-# -------------------------------
-# The counterpart of the published figure S1: sgn, relu, erf of a sum of D coordinates, for a skewed standardised
-# mixture (weights 0.3, 0.7), exact. They approach the Gaussian values like :math:`1/\sqrt D` (odd functions, through
-# the skewness) or 1/D (relu). Two moments do not determine the average of a nonlinear function; a large number of
-# coordinates does.
+# Two moments do not fix an average
+# ---------------------------------
+# Published figure S1: means over 1000 samples of sgn, erf and relu of one standardised coordinate, histograms over 4000
+# repetitions. Mixtures and N(0, 1) should have the same average. Two equal components are symmetric after
+# standardisation: averages of the odd functions vanish whatever their means, that of relu differs. Three components are
+# not symmetric, and all averages differ. Curves are normal, with the exact mean and variance. The means of the
+# components are chosen here, because the published ones are not stated.
+REPEATS, SAMPLES = 4000, 1000
+FUNCTIONS = {"sgn": np.sign, "erf": lambda x: erf(x / np.sqrt(2)), "relu": lambda x: np.maximum(x, 0.0)}
+ONE = {"N(0, 1)": [0.0], "two components": [-3.0, 3.0], "three components": [-8.0, 3.0, 7.0]}
+
+
+def exact_moments(means):
+    """Mean and variance of all functions of a standardised mixture, (function, 2), and means of its components."""
+    z, scale = np.linspace(-8, 8, 4001), np.sqrt(1 + np.var(means))
+    m, s = (means - np.mean(means)) / scale, 1 / scale
+    density = np.exp(-(z**2) / 2) / np.sum(np.exp(-(z**2) / 2))
+    first = [2 * ndtr(m / s) - 1, 2 * ndtr(m / np.sqrt(1 + s**2)) - 1]
+    first.append(m * ndtr(m / s) + s * np.exp(-((m / s) ** 2) / 2) / np.sqrt(2 * np.pi))
+    squares = [np.mean(f(m[:, None] + s * z) ** 2 @ density) for f in FUNCTIONS.values()]
+    return np.array([(x.mean(), square - x.mean() ** 2) for x, square in zip(first, squares, strict=True)])
+
+
+sample_means, exact = {}, {law: exact_moments(np.array(means)) for law, means in ONE.items()}
+fig, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+for law, colour in zip(ONE, ("k", "C0", "C3"), strict=True):
+    draw = latents.mixture(kind="elementwise", means=ONE[law], standardise="population")
+    x = draw(np.random.default_rng(5), REPEATS, SAMPLES)
+    sample_means[law] = np.array([f(x).mean(axis=1) for f in FUNCTIONS.values()])
+    for ax, drawn, (mean, variance) in zip(axes, sample_means[law], exact[law], strict=True):
+        ax.hist(drawn, 40, density=True, color=colour, alpha=0.3)
+        sd = np.sqrt(variance / SAMPLES)
+        t = mean + sd * np.linspace(-4, 4, 81)
+        ax.plot(t, np.exp(-((t - mean) ** 2) / 2 / sd**2) / sd / np.sqrt(2 * np.pi), colour, label=law)
+for ax, name in zip(axes, FUNCTIONS, strict=True):
+    ax.set(xlabel=f"mean of {name} over {SAMPLES} samples", ylabel="density")
+axes[0].legend(frameon=False, loc="upper center")
+fig.savefig("mixtures_mechanism_averages.png", dpi=150)
+
+
+# %%
+# Many coordinates do
+# -------------------
+# sgn, relu, erf of a sum of D coordinates, for a skewed standardised mixture (weights 0.3, 0.7), exact. They approach
+# the Gaussian values like :math:`1/\sqrt D` (odd functions, through the skewness) or 1/D (relu).
 def averages(D, p=0.3):
     """Gaps E f(U) - E f(z), f = sgn, erf(u / sqrt 2), relu; U sums D standardised coordinates, p on the mean -3."""
     sigma = np.sqrt(1 + 4 * p * (1 - p) * MEANS[1] ** 2)
@@ -207,6 +246,16 @@ assert distance["elementwise"] < 0.04 and distance["shared, sample"] < 0.04 and 
 for law, (measured, theory) in cumulant.items():
     print(f"-kappa_4, {law}: {measured.round(3)}; theory {theory.round(3)}; D = {D}")
     assert np.all(np.abs(measured - theory) < 0.05 * theory + 0.02)  # 20,000 samples, shared by 50 weights
+for law, drawn in sample_means.items():
+    mean, variance = exact[law].T
+    print(f"{law}: averages of sgn, erf, relu {mean.round(4)}, sampled {drawn.mean(axis=1).round(4)}", end="")
+    print(
+        f"; gaps to N(0, 1) {np.abs((mean - exact['N(0, 1)'][:, 0]) / np.sqrt(variance / SAMPLES)).round(1)} deviations"
+    )
+    assert np.all(np.abs(drawn.mean(axis=1) - mean) < 4 * np.sqrt(variance / SAMPLES / REPEATS))
+    assert np.allclose(drawn.std(axis=1), np.sqrt(variance / SAMPLES), rtol=0.05)  # 4000 repetitions: 1.1 %
+gauss, two, three = (exact[law][:, 0] for law in ONE)
+assert np.allclose(two[:2], 0, atol=1e-15) and two[2] > 1.1 * gauss[2] and np.all(np.abs(three - gauss) > 0.02)
 print(f"gaps of the averages of sgn, erf, relu for one coordinate: {gaps.round(3)}; slopes {np.round(slopes, 2)}")
 assert np.allclose(slopes, [-0.5, -0.5, -1], atol=0.1)
 for student, rows in REFERENCE.items():

@@ -27,8 +27,8 @@ from overlaps.theory import plateau
 # D grows, and in most draws at M = 4, L = N = 512 no plateau forms.
 FULL = "--full" in sys.argv
 ETA, BETA, SCALE = 0.01, 0.25, 1e-6
-# ranges over random teachers
-QUOTED = {25: (4e4, 7e4), 50: (2.5e4, 6e4), 100: (1e4, 2.5e4), 250: (5e3, 2.2e4), 500: (3e3, 1.4e4)}
+# ends of plateaus of other random teachers
+OTHERS = {25: (4e4, 7e4), 50: (2.5e4, 6e4), 100: (1e4, 2.5e4), 250: (5e3, 2.2e4), 500: (3e3, 1.4e4)}
 
 
 def setting(M, L, N, seed, K=None):
@@ -173,7 +173,7 @@ print(f"(1/2) ln(N / sigma_J^2) = {logarithm:.1f}: D between {times.min() - loga
       f"{times.max() - logarithm:.1f}")  # fmt: skip
 assert np.all((times > 14.5) & (times < 23.5)) and np.all((times[L <= 100] > 15) & (times[L <= 100] < 19))
 for n, alpha in zip(L, end, strict=True):
-    low, high = QUOTED[int(n)]
+    low, high = OTHERS[int(n)]
     assert 0.8 * low < alpha < 1.25 * high
 for (N, n), width in spread.items():
     print(f"N = {N:6d}, L = {n:3d}: standard deviation of the rates / mean formula {width:.3f}")
