@@ -122,3 +122,5 @@ for beta, (model, errors) in widths.items():
     bounds = model.bounds()
     print(f"beta = {beta:g}: error {errors[-1]:.4f} at alpha = 20, bounds {bounds.lower:.4f} to {bounds.upper:.4f}")
     assert np.all((bounds.lower < errors) & (errors <= bounds.upper * (1 + 1e-9)))
+at_the_end = [errors[-1] for _, errors in widths.values()]
+assert np.all(np.diff(at_the_end[:4]) < 0) and at_the_end[4] > at_the_end[3]  # at beta = 4 the spike is half as large
