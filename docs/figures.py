@@ -102,6 +102,26 @@ def questions():
         ax.title.set_fontsize(9)
 
 
+def plateaus():
+    """Draw curves of students that begin equal up to a difference: the error, and the difference itself."""
+    model = ov.committee_machine(2, 2, eta=0.5)
+    saddle = ov.plateau(model)
+    left, right = plt.figure(figsize=(7.2, 3.3), layout="constrained").subplots(1, 2)
+    for begin in (0.1, 0.01, 0.001):
+        R = 0.05 + begin / 2 * np.array([[1, -1], [-1, 1]])
+        start = ov.State.from_overlaps(model, Q=0.02 * np.eye(2), R=R, T=np.eye(2))
+        traj = ov.solve(model, start, (0, 350))
+        left.semilogy(traj.alpha, traj.eps_g, label=f"difference {begin:g} at the start")
+        right.semilogy(traj.alpha, traj.R[:, 0, 0] - traj.R[:, 0, 1])
+    left.axhline(saddle.height, color="0.5", ls="--", lw=1)
+    alpha, rate = np.array([40, 170]), saddle.rates[0]
+    right.semilogy(alpha, 1.6e-3 * np.exp((alpha - 40) * rate), "--", color="0.5", lw=1.5)
+    right.text(120, 0.01, rf"slope $\lambda$ = {rate:.3f}", color="0.5")
+    left.set(xlabel=r"$\alpha$", ylabel=r"$\epsilon_g$", ylim=(1e-4, 5))
+    right.set(xlabel=r"$\alpha$", ylabel=r"difference of the students, $R_{11} - R_{12}$", ylim=(5e-4, 3))
+    left.legend(loc="upper right", fontsize=8)
+
+
 def times():
     """A floating bar from our time to the baseline's, for rows of the kept benchmarks."""
     file = Path(__file__).parents[1] / "benchmarks" / "results" / "performance.json"
