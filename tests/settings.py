@@ -196,7 +196,7 @@ WRAPPERS = {
     "heads": lambda model, start, shares: (
         ov.Mixed([model, other(model)], shares, heads=[start.v, [0.6, 1.2][: model.K]]), start,
     ),
-    "Stages": lambda model, start, same: (ov.Stages([model, model if same else other(model)], [0.25, 5.0]), start),
+    "Stages": lambda model, start, same: (ov.Stages([model, model if same else other(model)], [0.3, 5.0]), start),
 }  # fmt: skip
 
 
@@ -316,6 +316,7 @@ FEATURES = {  # each with generic numbers
     "sums": optional(blocks=False),
     "stop": optional(stop=0.16),
     "certify": optional(certify=True),
+    "step": optional(step=END / 2),
 }
 # Each with numbers that change nothing, beside what the same answer comes from: nothing by default.
 NOTHING = (lambda x: None,)

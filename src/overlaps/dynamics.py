@@ -12,10 +12,11 @@ import numpy as np
 from ._base import ArrayLike, Function, by_name, check, warn
 from .integrators.batch import evolve_batch
 from .integrators.evolve import SECOND_RUN, evolve
+from .integrators.finite_steps import checked_step
 from .integrators.methods import second_run
 from .models import LowRank, Mixed, Model, Schedule, Stages, State
 from .models.features import check_features
-from .models.start import output_times
+from .models.start import on_switches, output_times
 from .models.state import of_state
 from .results import Batch, SummedTrajectory, Trajectory
 from .results.composite import LowRankTrajectory, MixedTrajectory, StagedTrajectory, shown_times
@@ -49,6 +50,7 @@ class SolveOptions(TypedDict, total=False):
     schedule: Schedule | dict[str, Schedule] | None
     certify: bool
     every_step: bool
+    step: float | None
     max_step: float
     first_step: float
     min_step: float
@@ -99,6 +101,7 @@ def solve(
     schedule: Schedule | dict[str, Schedule] | None = None,
     certify: bool = False,
     every_step: bool = False,
+    step: float | None = None,
     **options: Any,
 ) -> Trajectory | SummedTrajectory | StagedTrajectory:
     r"""Integrate the order parameters of one-pass SGD, exact for N -> infinity.
@@ -170,6 +173,18 @@ def solve(
         run is not affordable.
     every_step : bool
         Record an interval (from, to) at every step of the solver, in place of 201 equidistant times.
+    step : float, optional
+        Finite steps, each a batch of ``step`` N samples: their gradients at the old weights are added, and alpha
+        advances by ``step``. In place of the flow the overlaps follow an exact map of the same A, B, C,
+
+        .. math:: r^l \mathrel{+}= h\, \dot r^l, \qquad
+            q^l \mathrel{+}= h\, \dot q^l + h^2 \big[ (s_l A q^l + B r^{lT}) s_l A^T + \dot r^l B^T \big], \qquad
+            h = \mathrm{step},
+
+        with the velocities of the flow above. The rate of a mean gradient is eta step. Times are whole numbers of steps
+        from the start; an interval has all of them, ``stop`` ends at one, and a schedule gives the factor at the
+        beginning of each. With ``gradient_flow=True`` it is gradient descent on the population loss. The nodes of a
+        hidden manifold give the first nodes - 1 steps exactly. ``method`` and the tolerances are not available.
     **options
         Passed to the SciPy solver: ``max_step`` and ``first_step``; for BDF, Radau and LSODA also their own options.
 
@@ -225,13 +240,17 @@ def solve(
     controls = {"method": method, "rtol": rtol, "atol": atol, "stop": stop, "late": late, "blocks": blocks, **options}
     controls |= {"progress": progress, "every_step": check.flag("every_step", every_step)}
     certify = check.flag("certify", certify)
+    if step is not None:
+        controls["step"] = step = checked_step(step, method=method, rtol=rtol, atol=atol, **options)
     segments: Any = [(model, start, alpha, schedule)]
     results: list[Any] = []
     check.flag("late", late)
-    check_features("solve", model, schedule, late=late, blocks=blocks, stop=stop, certify=certify)
+    check_features("solve", model, schedule, late=late, blocks=blocks, stop=stop, certify=certify, step=step)
     if isinstance(model, Stages):
-        times = output_times(alpha, check.state(start).alpha, every_step)
-        requested = None if every_step else times if isinstance(alpha, tuple) else np.ravel(alpha)
+        times = output_times(alpha, check.state(start).alpha, every_step, step)
+        if step is not None:
+            times = on_switches(times, step, model.until)
+        requested = None if every_step else times if isinstance(alpha, tuple) else times[-np.size(alpha) :]
         segments = model.in_turn(start, times, requested, schedule, results)
     for segment in segments:
         if isinstance(model, Stages):  # a stage of length zero is an array
@@ -312,14 +331,15 @@ def solve_many(
     progress: bool = False,
     schedule: Schedule | dict[str, Schedule] | None | Sequence[Schedule | dict[str, Schedule] | None] = None,
     simd: bool | None = None,
+    step: float | None = None,
     **options: Any,
 ) -> Batch:
     """Integrate a batch of problems of one shape in threads: the equations and the steps of :func:`overlaps.solve`.
 
     Trajectories are integrated by DOP853 in compiled code, several at once in vector registers (SIMD) where that is
     faster, otherwise one after another in each thread. Other problems are integrated by ``solve`` in the same threads,
-    at the speed of ``solve``: stiff problems, other methods, schedules and activations that are Python functions, the
-    step in which ``stop`` is met, kinked students that are nearly parallel, divergence.
+    at the speed of ``solve``: stiff problems, other methods, finite steps, schedules and activations that are Python
+    functions, the step in which ``stop`` is met, kinked students that are nearly parallel, divergence.
 
     Parameters
     ----------
@@ -333,7 +353,7 @@ def solve_many(
         Output times as in :func:`overlaps.solve`, common to all trajectories.
     threads : int, optional
         Number of threads; all cores by default. Results do not depend on it, to the last bit.
-    stop, method, rtol, atol, **options
+    stop, method, rtol, atol, step, **options
         As in :func:`overlaps.solve`, for each trajectory; ``late`` and ``certify`` are available there only.
     blocks : bool
         Whether to return the overlaps of every block; otherwise only Q, R and v.
@@ -391,7 +411,7 @@ def solve_many(
     ((20, 11), True, True)
     """
     controls: dict[str, Any] = {"stop": stop, "method": method, "rtol": rtol, "atol": atol, "blocks": blocks}
-    controls |= {"progress": progress, "schedule": schedule, "simd": simd}
+    controls |= {"progress": progress, "schedule": schedule, "simd": simd, "step": step}
     solutions = evolve_batch(models, starts, alpha, threads=threads, max_memory=max_memory, **controls, **options)
     batch = Batch(**vars(solutions))
     failed = np.flatnonzero(~batch.success)

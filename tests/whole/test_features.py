@@ -37,8 +37,14 @@ SAME = {
 NOT_NEUTRAL = {("low_rank", "decay"), ("low_rank", "weight_decay(alpha)")}
 
 
-def solve(model, start, schedule, options, method="DOP853", **more):
-    return ov.solve(model, start, TIMES, method=method, schedule=schedule, **options, **more)
+def solve(model, start, schedule, options, method=None, **more):
+    if "step" not in options:
+        more["method"] = method or "DOP853"
+    elif method is None:  # finite steps have neither method nor tolerances
+        more = {}
+    else:
+        more["method"] = method
+    return ov.solve(model, start, TIMES, schedule=schedule, **options, **more)
 
 
 def solve_many(model, start, schedule, options, **more):
@@ -48,11 +54,13 @@ def solve_many(model, start, schedule, options, **more):
 
 def simulated(model, start, schedule, options, method="direct"):
     start = None if "latents" in features_of(problems(model)[0]) else start
-    return ov.simulate(model, N=settings.SIZE, alpha=TIMES, rng=1, start=start, method=method, schedule=schedule)
+    more = {"alpha": TIMES, "rng": 1, "step": options.get("step")}
+    return ov.simulate(model, N=settings.SIZE, start=start, method=method, schedule=schedule, **more)
 
 
 def on_rows(model, start, schedule, options):
-    options = {} if "rule" in features_of(problems(model)[0]) else {"rows_test": ROWS[:50]}
+    options = {"step": options.get("step")}
+    options |= {} if "rule" in features_of(problems(model)[0]) else {"rows_test": ROWS[:50]}
     return ov.simulate(model, N=settings.SIZE, alpha=TIMES, rng=1, start=start, schedule=schedule, rows=ROWS, **options)
 
 
@@ -302,12 +310,13 @@ def test_generic_values_agree_with_sgd(first, second):
         assert refused_rightly(other, first, second), other
         return
     reduced = all(supported(x, "method = 'reduced'") for x in (first, second))
+    step = options.get("step")
     N, method = (1200, "reduced") if reduced else (240, "direct")
     try:
         theory = solve(model, start, schedule, options)
         runs = ov.simulate(
-            model, N=N, alpha=TIMES, rng=7, start=start, method=method, schedule=schedule, runs=40,
-        )  # fmt: skip
+            model, N=N, alpha=TIMES, rng=7, start=start, method=method, schedule=schedule, runs=40, step=step
+        )
     except ValueError as error:
         assert refused_rightly(error, first, second), error
         return

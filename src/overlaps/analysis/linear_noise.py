@@ -390,7 +390,8 @@ def checked_trajectory(trajectory, N):
     """The model of a trajectory and N, after checking that the expansion supports them."""
     if hasattr(trajectory, "model"):
         blocks = hasattr(trajectory, "tau")
-        check_features("fluctuations", trajectory.model, getattr(trajectory, "schedule", None), blocks=blocks)
+        options = {"blocks": blocks, "step": getattr(trajectory, "step", None)}
+        check_features("fluctuations", trajectory.model, getattr(trajectory, "schedule", None), **options)
     check.kind("trajectory", trajectory, Trajectory, "ov.solve(model, start, (0, 100)), with blocks=True")
     model = trajectory.model
     if isinstance(model, Mixed):

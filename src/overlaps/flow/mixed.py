@@ -211,6 +211,14 @@ class MixedSystem(System):
             dy[end:] = dv - decay_v * y[end:]
         return dy
 
+    def generator(self, A, B):
+        """``System.generator``: the mean over tasks, if they have different eigenvalues."""
+        if self.varying is None:
+            return super().generator(A, B)
+        weights, n = self.closure.shares[:, None] * self.varying, self.groups
+        A, B = (np.einsum("il,ijk->ljk", weights, x.reshape(n, -1, x.shape[1])) for x in (A, B))
+        return self.s[:, None, None] * A - max(self.decay, 0.0) * np.eye(A.shape[1]), B
+
     def rounding(self):
         """Rounding error of the mean error at the last evaluation."""
         tasks, K = self.closure.split(self.S, self.w), self.model.K

@@ -116,6 +116,14 @@ class System(DifferentialEquation):
                 A[:], B[:], C[:], self.dv[:] = self.duplicate_units.average(A, B, C, self.dv)
         return eps_g
 
+    def generator(self, A, B):
+        """G (L, K, K) and B (L, K, M) of the mean velocity G w + B w* of the weights in each block, for given A, B."""
+        (L, K, M), number = self.shape, np.zeros(self.shape[0], int)
+        if self.groups > 1:
+            number = self.p[L:].astype(int)
+        A, B = A.reshape(-1, K, K)[number], B.reshape(-1, K, M)[number]
+        return self.s[:, None, None] * A - max(self.decay, 0.0) * np.eye(K), B
+
     @property
     def explicit(self):
         """Whether there is no structured Jacobian."""

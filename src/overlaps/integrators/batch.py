@@ -59,6 +59,7 @@ from ._steps import Control
 from .dop853 import DOP853
 from .evolve import checked_controls, closure_note, evolve
 from .failure import FAILURE, allowed_negative_eigenvalue, diverged
+from .finite_steps import FiniteSteps, checked_step
 from .methods import NOT_STIFF, check_model, check_options, choose_method, solver_class, stiff
 from .run import end_sentence
 from .simd import run_simd, simd_closure
@@ -80,7 +81,7 @@ CHUNKS = ChunkOptions()
 
 def evolve_batch(
     models, starts, alpha, *, threads=None, stop=None, method="auto", rtol=1e-8, atol=None, blocks=True, max_memory=4e9,
-    progress=False, schedule=None, simd=None, **options,
+    progress=False, schedule=None, simd=None, step=None, **options,
 ):  # fmt: skip
     """Integrate many problems of one shape; parameters as in :func:`overlaps.solve_many`.
 
@@ -89,11 +90,17 @@ def evolve_batch(
     compile_eagerly()
     if isinstance(models, list | tuple) and not models:
         raise check.refused("models", models, "at least one model.")
-    _check_features(models, schedule, {name: options.pop(name, False) for name in ("late", "certify")}, blocks)
+    named = {name: options.pop(name, False) for name in ("late", "certify")} | {"step": step}
+    _check_features(models, schedule, named, blocks)
     models, starts, schedules = paired(models, starts, schedule)
+    if step is not None:
+        step = checked_step(step, method=method, rtol=rtol, atol=atol, simd=simd or None, **options)
+        method, simd, options = FiniteSteps, False, {}
     given_atol, (rtol, atol, stop) = atol, checked_controls(rtol, atol, stop)
+    if step is not None:
+        rtol = atol = 0.0
     check_level(stop, models)
-    times = output_times(alpha, starts[0].alpha)
+    times = output_times(alpha, starts[0].alpha, step=step)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     evaluators: dict[int, Any] = {}
     for i, (model, one) in enumerate(zip(models, schedules, strict=True)):
@@ -101,7 +108,7 @@ def evolve_batch(
         _check_schedule(evaluators, model, one, times, name)
     skipped = int(np.ravel(alpha)[0] != times[0])
     work = _Jobs(models, starts, schedules, evaluators, times, skipped, stop, rtol, atol, method, options, blocks, simd)
-    work.given_atol = given_atol
+    work.given_atol, work.step = given_atol, step
     threads = cores if threads is None else check.count("threads", threads)
     work.allocate(threads, check.number("max_memory", max_memory, above=0))
     largest = CHUNKS.max_trajectories if work.simd is None else CHUNKS.max_simd_trajectories
@@ -192,7 +199,7 @@ class _Jobs:
         self.models, self.schedules, self.times, self.skipped, self.stop = models, schedules, times, skipped, stop
         self.evaluators = {id(None): (None, 1.0), **evaluators}
         self.rtol, self.atol, self.options, self.blocks = rtol, atol, options, check.flag("blocks", blocks)
-        self.given_atol = None  # atol of the caller
+        self.given_atol = self.step = None  # atol and step of the caller
         checked_starts: dict[Any, Any] = {}
         one_by_one = not all_fit(models, starts)
         self.starts = [_once(checked_starts, i, models[i], x) for i, x in enumerate(starts)] if one_by_one else starts
@@ -411,11 +418,13 @@ class _Jobs:
             if self.halt[0]:
                 raise KeyboardInterrupt
 
-        method = "auto" if self.automatic else self.solver
+        controls = {"step": self.step}
+        if self.step is None:
+            method = "auto" if self.automatic else self.solver
+            controls = {"method": method, "rtol": self.rtol, "atol": self.given_atol, **self.options}
         solution = evolve(
-            self.models[i], self.starts[i], self.times[self.skipped :], method=method,
-            rtol=self.rtol, atol=self.given_atol, stop=self.stop, blocks=self.blocks, progress=halt,
-            schedule=self.schedules[i], **self.options,
+            self.models[i], self.starts[i], self.times[self.skipped :], stop=self.stop, blocks=self.blocks,
+            progress=halt, schedule=self.schedules[i], **controls,
         )  # fmt: skip
         overlaps = zip(solution.q, self.models[i].rows(solution), solution.v, strict=True)
         packed = [self.record_packing.pack(*x) for x in overlaps]
@@ -447,7 +456,7 @@ class _Jobs:
             models=tuple(self.models), alpha=self.times[self.skipped :], records=self.records, ends=self.ends,
             end=self.end, start_v=constants.pop("v"), **constants, success=self.success, message=tuple(self.message),
             nfev=self.nfev, method=tuple(self.method), solver=tuple(self.solvers), rtol=self.rtol, atol=self.atol,
-            blocks=self.blocks, schedule=schedule,
+            blocks=self.blocks, schedule=schedule, step=self.step,
         )  # fmt: skip
 
 

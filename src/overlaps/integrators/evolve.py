@@ -16,6 +16,7 @@ from ..gaussian.two_point import LINEAR
 from ..models.schedule import ScheduleEvaluator, teachers_at
 from ..models.start import checked_start, duplicate_units, output_times
 from .failure import LOST_POSITIVITY
+from .finite_steps import FiniteSteps
 from .methods import METHOD_OPTIONS, check_model, check_options, choose_method, solver_class
 from .monitors import ANGLES
 from .run import integrate
@@ -46,7 +47,7 @@ SECOND_RUN = SecondRunOptions()
 
 def evolve(
     model, start, alpha, system=None, /, *, method="auto", rtol=1e-8, atol=None, progress=False, stop=None, late=False,
-    blocks=True, schedule=None, every_step=False, **options,
+    blocks=True, schedule=None, every_step=False, step=None, **options,
 ):  # fmt: skip
     """Integrate the order parameters; parameters as in :func:`overlaps.solve`, and the ``system`` if it is another.
 
@@ -56,7 +57,9 @@ def evolve(
     equal = duplicate_units(model, start) if system is None and start.v.ndim == 1 else None
     # before anything else, because duplicates that differ by rounding would be treated as two students
     start = start if equal is None else equal.equalised(model, start)
-    times = output_times(alpha, start.alpha, every_step)
+    if step is not None:
+        method, options = FiniteSteps, {"step": step}
+    times = output_times(alpha, start.alpha, every_step, step)
     evaluator = (
         ScheduleEvaluator(model, schedule) if schedule is not None or getattr(model, "schedules", False) else None
     )
@@ -77,6 +80,8 @@ def evolve(
     if system.closure.chance:
         least = METHOD_OPTIONS.min_sobol_rtol
         rtol, atol = max(rtol, least), max(atol, SECOND_RUN.sobol_atol * least)
+    if step is not None:  # there are no tolerances
+        rtol = atol = 0.0
     span, chosen, reason = times[-1] - times[0], method, ""
     if automatic:
         chosen, reason = choose_method(system, span, rtol, fastest=largest_eta)
@@ -99,7 +104,7 @@ def evolve(
             system.psd, spent = PSDProjection(system, flat=False), run.nfev
             run = begun(method=solver)
             run.nfev += spent
-        if run.parallel[0] < ANGLES.parallel_sine2:
+        if run.parallel[0] < ANGLES.parallel_sine2 and step is None:
             _check_parallel(system, run, solver, common["options"], close)
         if system.psd is not None and run.success:
             _check_singular_start(system, run, solver, common["options"], close)
@@ -118,7 +123,8 @@ def evolve(
         tau=start.tau, T=teachers_at(model, start.tau, start.T, schedule, reached), h=start.h, nu=start.nu,
         success=run.success, stopped=bool(run.success and reached[-1] < times[-1]), nfev=run.nfev,
         message=run.message + closure_note(system.closure, system.C),
-        method=solver.__name__ + reason, solver=solver, rtol=rtol, atol=atol, eps_late=eps_late,
+        method=solver.__name__ + reason if step is None else f"finite steps of {step:g}", step=step,
+        solver=solver if step is None else None, rtol=rtol, atol=atol, eps_late=eps_late,
         floor_late=floor_late, eps_error=np.array(run.error[first:]) + system.closure.averaging_error,
     )  # fmt: skip
 

@@ -34,6 +34,7 @@ class Failure(Monitor):
 
     def __init__(self, system, options, y):
         self.system, self.rtol, self.atol = system, options["rtol"], options["atol"]
+        self.step = options.get("step")
         # at least the factor itself, because small starts may grow by large factors without a divergence
         self.max_overlap = FAILURE.divergence_factor * max(1.0, np.max(np.abs(y)))
 
@@ -45,19 +46,19 @@ class Failure(Monitor):
     def reason(self, integrator):
         """A sentence if the step failed, else None; S, A, B are then those at its end."""
         system, y, failure = self.system, integrator.y, integrator.failure
-        eta, size = system.model.eta, np.max(np.abs(y))
+        rates, size = (system.model.eta, self.step), np.max(np.abs(y))
         # an invalid factor of the schedule: its own message is more specific than a step size that became too small
         if failure and system.refusal:
             return system.refusal
         # half of the decades to divergence: a step that fails there fails because of the growth
         growing = not size <= self.max_overlap**0.5  # also true for nan
         if not size <= self.max_overlap or (failure and growing):
-            return diverged(size, eta)
+            return diverged(size, *rates)
         system.close(y)
         lost = self._lost_direction(integrator)
         if failure and lost is None:
             return self._vanished_step(integrator, size)
-        return lost or self._unresolved_norm() or self._lost_positivity(integrator, growing and diverged(size, eta))
+        return lost or self._unresolved_norm() or self._lost_positivity(integrator, growing and diverged(size, *rates))
 
     def _vanished_step(self, integrator, size):
         system, t, y = self.system, integrator.t, integrator.y
@@ -127,6 +128,11 @@ class Failure(Monitor):
             return None
         if diverged:
             return diverged
+        if self.step is not None:
+            return (
+                f"{LOST_POSITIVITY} (lowest eigenvalue {lowest:.3g}): overlaps near singular ones, whose rounding an "
+                "unstable direction multiplies. Try a smaller step."
+            )
         # the internal state of LSODA cannot be replaced by a projected one
         projected = system.psd is None or integrator.adjustable
         singular = "From a singular start try method='DOP853' or 'structured'."
@@ -139,8 +145,14 @@ def allowed_negative_eigenvalue(rtol):
     return max(check.LIMITS.psd_tol, 10 * rtol)
 
 
-def diverged(size, eta):
+def diverged(size, eta, step=None):
     """Message about overlaps that diverge."""
+    if step is not None:
+        return (
+            f"the overlaps diverge (largest |overlap| = {size:.3g}); eta * step = {eta * step:g} is probably above "
+            "2/sharpness, the stability limit: 2 over the largest eigenvalue of ov.hessian, less if C is large. Try a "
+            "smaller step or eta."
+        )
     return (
         f"the overlaps diverge (largest |overlap| = {size:.3g}); eta = {eta:g} is probably above the stability limit. "
         "Try a smaller eta, or gradient_flow=True for the small-eta limit."

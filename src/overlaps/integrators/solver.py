@@ -8,6 +8,7 @@ class Traits(NamedTuple):
     """Properties of a class of solvers; the defaults are those of SciPy's classes and of the user's."""
 
     interpolates: bool = False  # states inside a step are as accurate as its end, so steps need not end at output times
+    discrete: bool = False  # its steps are the dynamics: there are no states between them
     by_blocks: bool = False  # needs the spectral basis
     estimates_error: bool = False  # adds up the errors of eps_g of its steps
     internal: tuple[str, ...] = ()  # options that are not the user's

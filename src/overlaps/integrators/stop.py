@@ -34,8 +34,11 @@ class Crossing(Monitor):
         before, self.last = self.last, self._finite(integrator.t, integrator.y)
         if np.sign(before) * np.sign(self.last) > 0:  # their product may underflow
             return None
-        inside = integrator.inside()
-        at = self.locate(integrator.before[0], integrator.t, inside)
+        if integrator.traits.discrete:
+            at, inside = integrator.t, integrator.at
+        else:
+            inside = integrator.inside()
+            at = self.locate(integrator.before[0], integrator.t, inside)
         return Stop(f"stop condition met at alpha = {at:.6g}.", success=True, until=at, state_at=inside)
 
     def locate(self, before, after, y_at):

@@ -66,8 +66,8 @@ class DataLaw(NamedTuple):
 @specify.register
 def specify_manifold(
     model: HiddenManifold, N, children, start, method, student_scale, dtype, evaluator=None, *, weights=None,
-    latents=None,
-    center=True, chunk=1024, moments="ge", normalise_rows=True, share_features=False, test=None, keep_weights=False,
+    latents=None, center=True, chunk=1024, moments="ge", normalise_rows=True, share_features=False, test=None,
+    keep_weights=False, stride=1,
 ):  # fmt: skip
     """The SimulationSpec of a hidden manifold: each run has its own weights, hence its own spectrum.
 
@@ -98,13 +98,14 @@ def specify_manifold(
     check_inputs(model, starts[0].F.shape[1], law, center, chunk)
     named = None if latents is None else f"the latents {latents!r}"
     options = {"chunk": chunk, "dtype": dtype or "float32", "evaluator": evaluator, "keep": keep_weights}
+    options["stride"] = stride
     return _specification(model, starts, FeatureLaw(law, center, moments), named, test, options, moments=moments)
 
 
 @specify.register
 def specify_covariates(
     model: GaussianCovariates, N, children, start, method, student_scale, dtype, evaluator=None, *, weights=None,
-    samples=None, chunk=1024, test=None, keep_weights=False,
+    samples=None, chunk=1024, test=None, keep_weights=False, stride=1,
 ):  # fmt: skip
     """The SimulationSpec of given covariances: weights of each run, and one sampler for all."""
     if start is not None:
@@ -122,6 +123,7 @@ def specify_covariates(
     law = DataLaw(joint_gaussian(model.Omega, model.Phi, model.Psi) if samples is None else samples)
     named = None if samples is None else f"the samples {samples!r}"
     options = {"chunk": chunk, "dtype": dtype or "float64", "evaluator": evaluator, "keep": keep_weights}
+    options["stride"] = stride
     return _specification(model, starts, law, named, test, options)
 
 
@@ -156,7 +158,9 @@ def _collect(records, starts, *, law, model, **common):
     return runs
 
 
-def manifold_run(model, weights, N, steps, rng, tick=None, *, law, chunk, dtype, test, keep=False, evaluator=None):
+def manifold_run(
+    model, weights, N, steps, rng, tick=None, *, law, chunk, dtype, test, keep=False, evaluator=None, stride=1
+):
     """Run SGD from explicit weights; record the overlaps at ``steps``.
 
     Parameters
@@ -177,6 +181,8 @@ def manifold_run(model, weights, N, steps, rng, tick=None, *, law, chunk, dtype,
         As in :func:`overlaps.simulate`; ``evaluator`` is that of its schedule.
     keep : bool
         Whether to return the students of the last record.
+    stride : int
+        Steps of 1/N by which a step advances alpha.
 
     Returns
     -------
@@ -191,7 +197,7 @@ def manifold_run(model, weights, N, steps, rng, tick=None, *, law, chunk, dtype,
     W, factor, v = weights.W.astype(dtype), np.ones(1), np.array(model.v)
     norms = kept_norms(model, W)
     samples = law.samples(model, weights, dtype)
-    rates = Rates(model, N, 0, evaluator)
+    rates = Rates(model, N, 0, evaluator, stride)
     inputs = _SamplerChunks(samples, rng, chunk, model.noise)
 
     def step(limit):

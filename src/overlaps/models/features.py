@@ -85,6 +85,7 @@ FEATURES = {
     "sums": _option("blocks=False", "blocks", True),
     "stop": _option("stop=", "stop", None),
     "certify": _option("certify=True", "certify", False),
+    "step": _option("finite steps (step=)", "step", None),
 }
 
 STRUCTURED = "method = 'structured'"  # a method that supports less than its function
@@ -166,6 +167,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "late": ("sums", "solve_many"),
     "sums": ("plateaus", *GROUPS.finite_N),
     "certify": ("solve_many",),
+    "step": ("drift", "late", "certify", STRUCTURED, "method = 'reduced'", "plateaus", *GROUPS.finite_N),
 }  # fmt: skip
 # Features that a feature includes.
 IMPLIED = {
@@ -232,6 +234,8 @@ def applies(name: str, who: str) -> bool:
     """Whether a function can meet a feature: schedules and options occur only in functions that take them."""
     if name in ("late", "sums", "stop", "certify"):
         return who in GROUPS.options
+    if name == "step":
+        return who in (*GROUPS.options, "simulate", "method = 'reduced'", ROWS)
     return who in GROUPS.schedules or not name.endswith("(alpha)")
 
 
@@ -239,7 +243,7 @@ def check_features(who: str | None, model: Any, schedule: Any = None, *, name: s
     """Return the model, or raise ``ValueError`` if two of its features exclude each other or ``who`` excludes one.
 
     ``who`` is the name of a function or a feature; ``options`` are the options of the call that are features: late,
-    blocks, stop, certify.
+    blocks, stop, certify, step.
     """
     if not hasattr(model, "combinations"):
         check.model(model, name)

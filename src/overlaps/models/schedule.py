@@ -212,9 +212,9 @@ class _Program:
             out[channel] *= [f(t) for t in times.tolist()]
         return out
 
-    def steps(self, first, n, N):
-        """Factors (5, n) of the steps ``first``, ``first`` + 1, ... at size N."""
-        return self.table((first + np.arange(n)) / N)
+    def steps(self, first, n, N, stride=1):
+        """Factors (5, n) of the steps ``first``, ``first`` + stride, ... at size N."""
+        return self.table((first + stride * np.arange(n)) / N)
 
 
 class ScheduleEvaluator:

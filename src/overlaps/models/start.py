@@ -20,6 +20,8 @@ class StartLimits(NamedTuple):
     max_step: float = 0.05
     # Records of an interval, equidistant. More cost memory and, because solvers land on them, steps.
     interval_times: int = 201
+    # Deviation of a time from a whole number of finite steps that is rounding: times of 10^9 steps are that accurate.
+    step_rounding: float = 1e-6
     # Students are duplicates if their overlaps differ by less than this, relative to their norms: four roundings of a
     # product. Larger differences are kept, and grow by the flow.
     duplicate_tol: float = 4 * np.finfo(float).eps
@@ -226,10 +228,11 @@ def norms(state):
     return np.einsum("lkk->k", state.q)
 
 
-def output_times(alpha, begin, every_step=False):
+def output_times(alpha, begin, every_step=False, step=None):
     """Output times with that of the start, ``begin``, first; from an interval or an array of times.
 
-    An interval has 201 times, or its two ends with ``every_step``, where the solver adds its steps.
+    An interval has 201 times, or its two ends with ``every_step``, where the solver adds its steps. With finite steps
+    of length ``step`` it has all of them, and other times must be whole numbers of steps.
     """
     if check.flag("every_step", every_step) and not isinstance(alpha, tuple):
         raise check.refused("every_step", True, "False with an array of times; an interval (from, to) has the steps.")
@@ -241,6 +244,9 @@ def output_times(alpha, begin, every_step=False):
             raise ValueError(f"alpha = {alpha}; expected an interval with from < to.")
         if first != begin:
             raise ValueError(f"alpha = {alpha} begins at {first:g}; {_begins(begin, first)}")
+        if step is not None:
+            n = whole_steps(np.array([first, last]), step)[-1]
+            return np.append(first + step * np.arange(n), last)
         return np.array([first, last]) if every_step else np.linspace(first, last, LIMITS.interval_times)
     times = np.atleast_1d(check.floats("alpha", alpha, "times >= 0"))
     times = check.array("alpha", times, ("n",), "Try np.linspace(0, 100, 201).")
@@ -248,7 +254,34 @@ def output_times(alpha, begin, every_step=False):
         raise ValueError("alpha must be an increasing array of times >= 0 with at least one entry.")
     if times[0] < begin:
         raise ValueError(f"alpha begins at {times[0]:g}; {_begins(begin, times[0])}")
-    return times if times[0] == begin else np.concatenate([[begin], times])
+    times = times if times[0] == begin else np.concatenate([[begin], times])
+    if step is not None:
+        whole_steps(times, step)
+    return times
+
+
+def whole_steps(times, step, name="alpha"):
+    """Numbers of steps (n,) from the first of increasing times (n,) to each, checked to be different whole numbers."""
+    n = (times - times[0]) / step
+    whole = np.rint(n).astype(np.int64)
+    wrong = (np.abs(n - whole) > LIMITS.step_rounding) | (np.diff(whole, prepend=-1) == 0)
+    if np.any(wrong):
+        i = np.argmax(wrong)
+        before, after = times[0] + step * np.floor(n[i]), times[0] + step * np.ceil(n[i])
+        raise ValueError(
+            f"{name} = {times[i]:g} is {n[i]:.6g} steps of {step:g} after the start at {times[0]:g}; expected a whole "
+            f"number of steps, such as {before:g} or {after:g}."
+        )
+    return whole
+
+
+def on_switches(times, step, until):
+    """Times (n,) of finite steps; those that are the end of a stage up to rounding are that end."""
+    until, times = until[(until > times[0]) & (until < times[-1])], times.copy()
+    switches, n = whole_steps(np.append(times[0], until), step, "until")[1:], whole_steps(times, step)
+    for switch, end in zip(switches, until, strict=True):
+        times[n == switch] = end
+    return times
 
 
 def _begins(begin, first):

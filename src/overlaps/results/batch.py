@@ -48,6 +48,8 @@ class Batch(Listed, Immutable, kw_only=True):
         student fields.
     schedule : Schedule, dict, tuple of them, or None
         The argument of ``solve_many``: one for all trajectories, or one for each.
+    step : float or None
+        Length of finite steps, as in :class:`Trajectory`.
 
     Notes
     -----
@@ -81,6 +83,7 @@ class Batch(Listed, Immutable, kw_only=True):
     atol: float
     blocks: bool
     schedule: Schedule | dict | tuple | None = None
+    step: float | None = None
     h: np.ndarray | None = None
     nu: np.ndarray | None = None
     _hides: ClassVar[tuple[str, ...]] = "ends", "records", "solver", "start_v"
@@ -226,7 +229,7 @@ class Batch(Listed, Immutable, kw_only=True):
             "stopped": bool(self.status[i] == 1),
             "message": self.message[i], "nfev": int(self.nfev[i]), "method": self.method[i], "rtol": self.rtol,
             "atol": self.atol, "solver": self.solver[i], "eps_error": records[:, -1],
-            "schedule": self.schedule[i] if isinstance(self.schedule, tuple) else self.schedule,
+            "schedule": self.schedule[i] if isinstance(self.schedule, tuple) else self.schedule, "step": self.step,
         }  # fmt: skip
         if self.h is not None and self.nu is not None:
             common |= {"h": self.h[i], "nu": self.nu[i]}

@@ -122,6 +122,7 @@ class _Curves(Views, kw_only=True):
     message: str
     method: str
     schedule: Schedule | dict | None = None
+    step: float | None = None
     stopped: bool = False
     _hides: ClassVar[tuple[str, ...]] = (
         "changing", "classification_error_se", "curves", "eps_error", "rounding", "solver", "stopped",

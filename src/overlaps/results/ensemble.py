@@ -38,6 +38,8 @@ class Ensemble(Runs, _Blocks, kw_only=True):
         Whether all runs reached the end, a sentence about it, and the simulator.
     schedule, eta : Schedule or dict or None, ndarray, shape (n,)
         The argument ``schedule`` of ``simulate``, and the learning rate at the records.
+    step : float or None
+        Length of finite steps, the argument ``step`` of ``simulate``.
 
     Notes
     -----
@@ -65,7 +67,7 @@ class Ensemble(Runs, _Blocks, kw_only=True):
         The search for saddles of the equations begins at the mean overlaps; begin and end of a plateau are records.
         *Heuristic* if the runs leave at different times. Raises a ValueError for a schedule.
         """
-        check_features("plateaus", self.model, self.schedule)
+        check_features("plateaus", self.model, self.schedule, step=self.step)
         mean, rounding = self.mean("eps_g"), np.finfo(float).eps * np.ones(self.alpha.size)
         return find(self.model, self.alpha, mean, rounding, lambda i: self._state(i, lambda x: x.mean(axis=0)))
 

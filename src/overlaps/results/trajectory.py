@@ -179,6 +179,8 @@ class Trajectory(Solved, _Blocks, kw_only=True):
         Relative error of eps_g that the integrator has accumulated; see ``eps_floor``.
     schedule, eta : Schedule or dict or None, ndarray, shape (n,)
         The argument ``schedule`` of ``solve``, and the learning rate at the records.
+    step : float or None
+        Length of finite steps, the argument ``step`` of ``solve``; None for the flow.
     error_Q, error_R, error_v, error_eps_g, error_mean_fields : ndarray or None
         With ``solve(..., certify=True)``: the fields of ``certified``.
 
@@ -225,7 +227,7 @@ class Trajectory(Solved, _Blocks, kw_only=True):
         ValueError
             As :func:`overlaps.analysis.escape_time.escape`; also for a schedule, because it moves the plateau.
         """
-        check_features("theory.escape", self.model, self.schedule)
+        check_features("theory.escape", self.model, self.schedule, step=self.step)
         from ..analysis.escape_time import EscapeLaw  # analysis imports results
 
         return EscapeLaw.of(self, N, level, **options)
@@ -266,7 +268,7 @@ class Trajectory(Solved, _Blocks, kw_only=True):
         >>> traj.plateaus()
         [plateau at eps_g = 0.0311598 from alpha = ...: all students equivalent; 4 growing modes, the fastest at ...]
         """
-        check_features("plateaus", self.model, self.schedule)
+        check_features("plateaus", self.model, self.schedule, step=self.step)
         duration = self.alpha[-1] - self.alpha[0]
         if not duration > 0:
             raise ValueError("plateaus() of a single record; solve over an interval, such as (0, 500).")
@@ -292,7 +294,7 @@ class Trajectory(Solved, _Blocks, kw_only=True):
         """State at time alpha, to the accuracy of the solution.
 
         A recorded time returns the record. Between records the equations are integrated again from the last record
-        before alpha, with the same tolerances; nothing is interpolated.
+        before alpha, with the same tolerances; nothing is interpolated. Finite steps are made again, whole ones.
 
         Parameters
         ----------
@@ -302,8 +304,9 @@ class Trajectory(Solved, _Blocks, kw_only=True):
         Raises
         ------
         ValueError
-            alpha is not a number, or outside the recorded interval; or it is between records, and the solver is a class
-            of the user: a file contains only names of solvers of SciPy and of this library.
+            alpha is not a number, outside the recorded interval, or not a whole number of finite steps; or it is
+            between records, and the solver is a class of the user: a file contains only names of solvers of SciPy and
+            of this library.
         """
         alpha = self._covered(alpha)
         i = int(np.searchsorted(self.alpha, alpha, side="right")) - 1
@@ -313,15 +316,17 @@ class Trajectory(Solved, _Blocks, kw_only=True):
         if late is not None and not np.isnan(late[i]):
             # Q and R do not resolve the differences here, so start from the last record before they were needed
             i = max(int(np.argmin(np.isnan(late))) - 1, 0)
-        if self.solver is None:
+        controls = {"method": self.solver, "rtol": self.rtol, "atol": self.atol}
+        if self.step is not None:
+            controls = {"step": self.step}
+        elif self.solver is None:
             raise ValueError(
                 f"alpha = {alpha:g} lies between records, and the solver ({self.method}) is a class that the file "
                 "could not contain; expected a recorded time. Try dataclasses.replace(traj, solver=TheClass).at(alpha)."
             )
         solution = evolve(
-            self.model, self[i], [float(alpha)], method=self.solver, rtol=self.rtol, atol=self.atol,
-            late=late is not None, schedule=self.schedule,
-        )  # fmt: skip
+            self.model, self[i], [float(alpha)], late=late is not None, schedule=self.schedule, **controls
+        )
         if not solution.success:
             raise RuntimeWarning(solution.message)
         return self._state(alpha, solution, -1)

@@ -27,7 +27,9 @@ class DirectOptions(NamedTuple):
 DIRECT = DirectOptions()
 
 
-def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", evaluator=None, keep=False, rows=None):
+def direct_run(
+    model, start, N, steps, rng, tick=None, dtype="float64", evaluator=None, keep=False, rows=None, stride=1
+):
     """Run SGD from weights whose overlaps are exactly ``start``; record the overlaps at ``steps``.
 
     Parameters
@@ -51,6 +53,8 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", evaluato
         Whether to return the students of the last record.
     rows : Rows, optional
         Inputs that are drawn in place of Gaussian ones.
+    stride : int
+        Steps of 1/N by which a step advances alpha.
 
     Returns
     -------
@@ -76,14 +80,14 @@ def direct_run(model, start, N, steps, rng, tick=None, dtype="float64", evaluato
     factor, v, _static_factors = np.ones(1), np.array(start.v), model._static_factors
     norms = kept_norms(model, W)
     v, functions = step_arguments(model, v, np.repeat(model.spectrum.s, sizes), start.T)
-    rates = Rates(model, N, np.rint(start.alpha * N), evaluator)
+    rates = Rates(model, N, np.rint(start.alpha * N), evaluator, stride)
     rates.rows *= coordinates / N  # because the steps divide by the number of coordinates
     if rows is not None:
-        rows.check_supply(Rates(model, N, rates.step, evaluator), steps[-1])
+        rows.check_supply(Rates(model, N, rates.step, evaluator, stride), steps[-1])
     source = _Inputs if rows is None else partial(_RowInputs, rows)
     inputs = source(model, sizes, rng, dtype, static[M:] / np.sqrt(coordinates))
     drift = _TeacherDrift(model, start, sizes, rng, dtype) if model.drift else None
-    samples = Samples(model, rng, N, rates.step, evaluator)
+    samples = Samples(model, rng, N, rates.step, evaluator, stride)
     inputs.noise = 1.0 if samples.mixed else inputs.noise
 
     def step(limit):

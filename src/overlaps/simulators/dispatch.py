@@ -9,7 +9,6 @@ import numpy as np
 
 from .._base import Immutable, check, quietly
 from ..models import LowRank, Mixed, State
-from ..models.features import check_features
 from ..models.schedule import teachers_at
 from ..results.composite import LowRankEnsemble, MixedEnsemble
 from ..results.ensemble import Ensemble
@@ -33,7 +32,7 @@ class SimulationSpec(NamedTuple):
 @singledispatch
 def specify(
     model: Any, N, children, start, method, student_scale, dtype, evaluator=None, *, rows=None, rows_test=None,
-    replace=True, weights=None, keep_weights=False,
+    replace=True, weights=None, keep_weights=False, stride=None,
 ):  # fmt: skip
     """The :class:`SimulationSpec` of a model, after all checks that are possible before the runs.
 
@@ -51,16 +50,15 @@ def specify(
     if weights is not None:
         weights, start = _start_of_weights(model, N, weights, start)
     rows = Rows.checked(model, N, rows, rows_test, replace, weights)
-    if method == "reduced":
-        check_features("method = 'reduced'", model)
-        if rows is not None:
-            raise ValueError("rows= with method = 'reduced', which has no inputs; expected method='direct'.")
+    if method == "reduced" and rows is not None:
+        raise ValueError("rows= with method = 'reduced', which has no inputs; expected method='direct'.")
     if method == "auto":
         smallest, units = sizes[sizes > 0].min(), model.K + model.second_layers.size
-        fits = not (model.drift or keep_weights or dtype == "float32" or rows is not None) and smallest > units
-        method = "reduced" if fits else "direct"
+        explicit = model.drift or keep_weights or dtype == "float32" or rows is not None or stride is not None
+        method = "direct" if explicit or smallest <= units else "reduced"
     run = partial(SIMULATORS[method], evaluator=evaluator)
-    run = partial(run, dtype=dtype or "float64", keep=keep_weights, rows=rows) if method == "direct" else run
+    if method == "direct":
+        run = partial(run, dtype=dtype or "float64", keep=keep_weights, rows=rows, stride=stride or 1)
     return SimulationSpec(method, run, starts_of(model, start, N, children, student_scale), ensemble)
 
 
@@ -90,7 +88,8 @@ def dispatch(model, data):
 
 def _options(function):
     options = {name: x for name, x in signature(function).parameters.items() if x.kind is Parameter.KEYWORD_ONLY}
-    options.pop("keep_weights", None)  # a parameter of simulate, no option of the data
+    for name in ("keep_weights", "stride"):  # of simulate, no options of the data
+        options.pop(name, None)
     return options
 
 

@@ -16,8 +16,8 @@ class Samples:
     of the first task alone to the last bit.
     """
 
-    def __init__(self, model, rng, N, first, evaluator):
-        self.model, self.N, self.evaluator, self.step = model, N, evaluator, int(first)
+    def __init__(self, model, rng, N, first, evaluator, stride=1):
+        self.model, self.N, self.evaluator, self.step, self.stride = model, N, evaluator, int(first), stride
         self.mixed, self.adapts = isinstance(model, Mixed), isinstance(model, LowRank)
         self.noises = np.array([task.noise for task in model.tasks])
         self.ratios = model.ratios if self.mixed else np.ones((1, model.spectrum.L))
@@ -25,7 +25,7 @@ class Samples:
         if not self.mixed:
             return
         self.rng = rng.spawn(1)[0]
-        self.rates = [Rates(task, N, first, evaluator) for task in model.tasks]
+        self.rates = [Rates(task, N, first, evaluator, stride) for task in model.tasks]
         self.v_star = np.array([task.v_star for task in model.tasks])
         self.teachers = tuple(task.teacher_activation.compiled for task in model.tasks)
         if len({type(x) for x in self.teachers}) > 1:
@@ -33,8 +33,8 @@ class Samples:
 
     def take(self, n, batch):
         """(task (n, batch), factors on inputs (n, batch, L) or None) of the next n steps."""
-        steps = self.step + np.arange(n)
-        which, self.step = np.zeros((n, batch), dtype=np.int64), self.step + n
+        steps = self.step + self.stride * np.arange(n)
+        which, self.step = np.zeros((n, batch), dtype=np.int64), self.step + n * self.stride
         if self.mixed:
             edges = np.cumsum(self.model.at(steps / self.N), axis=0)[:-1, :, None]
             which[:] = np.sum(self.rng.random((n, batch)) >= edges, axis=0)

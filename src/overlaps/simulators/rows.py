@@ -51,7 +51,7 @@ class Rows(NamedTuple):
         needed = 0
         while steps and not self.replace:
             n, _ = rates.left(steps)
-            needed, steps, rates.step = needed + n * rates.batch, steps - n, rates.step + n
+            needed, steps, rates.step = needed + n * rates.batch, steps - n, rates.step + n * rates.stride
         if needed > len(self.X):
             raise ValueError(
                 f"a run takes {needed} of {len(self.X)} rows without replacement; expected a smaller alpha or batch, "

@@ -13,7 +13,7 @@ from .._base import ArrayLike, Function, Rng, bar, by_name, check, warn
 from .._base.parallel import run_all, worded
 from ..models import LowRank, Mixed, Model, Schedule, ScheduleEvaluator, Stages, State
 from ..models.features import check_features
-from ..models.start import output_times, warn_coarse_step
+from ..models.start import on_switches, output_times, warn_coarse_step, whole_steps
 from ..results.composite import LowRankEnsemble, MixedEnsemble, StagedEnsemble, shown_times
 from ..results.ensemble import Ensemble
 from .dispatch import SIMULATORS, dispatch
@@ -34,6 +34,7 @@ class RunOptions(TypedDict, total=False):
     dtype: Literal["float64", "float32"] | None
     schedule: Schedule | dict[str, Schedule] | None
     keep_weights: bool
+    step: float | None
 
 
 class RowOptions(RunOptions, total=False):
@@ -98,6 +99,7 @@ def simulate(
     dtype: Literal["float64", "float32"] | None = None,
     schedule: Schedule | dict[str, Schedule] | None = None,
     keep_weights: bool = False,
+    step: float | None = None,
     **data: Any,
 ) -> Any:
     r"""One-pass SGD at finite input dimension N, on Gaussian inputs with the covariance of the model.
@@ -147,6 +149,9 @@ def simulate(
     keep_weights : bool
         Store the students at the last record, in the coordinates of the inputs: ``runs.final_weights(i)``. Implies
         "direct".
+    step : float, optional
+        Finite steps as in :func:`overlaps.solve`: each takes round(step N) times ``batch_size`` samples, whose mean
+        gradient is multiplied by step N. Implies "direct".
     **data
         Options of the data of the model. **Inputs with a spectrum** may be the rows of a data set:
 
@@ -222,75 +227,98 @@ def simulate(
     (3, 3)
     """
     N, runs = check.count("N", N), check.count("runs", runs)
-    check_features("simulate" if data.get("rows") is None else "simulate(rows=)", model, schedule)
+    step = step if step is None else check.number("step", step, above=0)
+    check_features("simulate" if data.get("rows") is None else "simulate(rows=)", model, schedule, step=step)
     if isinstance(model, Stages):
         options = {"method": method, "runs": runs, "progress": progress, "executor": executor, "dtype": dtype}
+        options["step"] = step
         options |= {"student_scale": student_scale, "keep_weights": keep_weights}
         return _simulate_stages(model, N, alpha, rng, start, schedule, options | data)
     check.choice("method", method, ("auto", *SIMULATORS))
     if dtype is not None:
         check.choice("dtype", dtype, ("float64", "float32"))
     keep_weights = check.flag("keep_weights", keep_weights)
+    if method == "reduced":
+        check_features("method = 'reduced'", model, schedule, step=step)
     if method == "reduced" and (keep_weights or dtype == "float32"):
         option = "keep_weights=True" if keep_weights else "dtype = 'float32'"
         raise ValueError(f"{option} with method = 'reduced', which has no weights; expected method='direct'.")
     check.executor(executor)
     check.number("student_scale", student_scale, least=0)
-    begin, steps = recorded_steps(alpha, N, _common_time(start))
+    begin, steps, alpha = recorded_steps(alpha, N, _common_time(start), step)
+    batched = model if step is None else in_batches(model, N, step)
     children = streams(rng, runs)
     evaluator, largest_eta = None, 1.0
     if schedule is not None:
         evaluator = ScheduleEvaluator(model, schedule)
-        check_batches(model, evaluator)
-        largest_eta = evaluator.probe(begin / N, (begin + max(steps[-1], 1)) / N)[0]
-    scheduled = ({} if evaluator is None else {"evaluator": evaluator}) | (
-        {"keep_weights": True} if keep_weights else {}
-    )
-    spec = dispatch(model, data)(model, N, children, start, method, student_scale, dtype, **scheduled, **data)
-    for task in model.tasks:
+        check_batches(batched, evaluator)
+        largest_eta = evaluator.probe(begin / N, max(alpha[-1], (begin + 1) / N))[0]
+    given = {"evaluator": evaluator, "keep_weights": keep_weights or None, "stride": step and round(step * N)}
+    controls = {name: value for name, value in given.items() if value is not None}
+    spec = dispatch(model, data)(batched, N, children, start, method, student_scale, dtype, **controls, **data)
+    for task in model.tasks if step is None else ():
         warn_coarse_step(task, N, largest_eta)
     with bar(progress, runs * int(steps[-1]), "steps") as tick:
-        results, errors = _map_runs(spec.run, model, spec.starts, N, steps, children, tick, executor)
-    alpha = (begin + steps) / N
-    records, outcome = _outcome(model, results, errors, alpha, runs)
-    outcome |= {"model": model, "alpha": alpha[: records[0].shape[1]], "N": N, "method": spec.method}
+        results, errors = _map_runs(spec.run, batched, spec.starts, N, steps, children, tick, executor)
+    records, outcome = _outcome(model, results, errors, alpha, runs, step)
+    outcome |= {"model": model, "alpha": alpha[: records[0].shape[1]], "N": N, "method": spec.method, "step": step}
     return spec.collect(records, spec.starts, schedule=schedule, **outcome)
+
+
+def in_batches(model, N, step):
+    """The model whose single step is a finite one: the samples of step N steps at once, their gradients added."""
+    n = step * N
+    if n < 1:
+        raise ValueError(
+            f"step = {step:g} at N = {N} is a batch of {n:.3g} samples; expected at least one, or no step."
+        )
+    if isinstance(model, Mixed):
+        return model.replace(models=[in_batches(task, N, step) for task in model.models])
+    if isinstance(model, LowRank):
+        return model.replace(model=in_batches(model.model, N, step), eta_a=n * model.eta_a)
+    return model.replace(eta=n * model.eta, eta_v=n * model.eta_v, batch_size=round(n) * model.batch_size)
 
 
 def _simulate_stages(stages, N, alpha, rng, start, schedule, options):
     """Runs through all stages; each stage starts from the last overlaps of the one before, with new random numbers."""
     if stages.models[0].latent_teacher:
         raise ValueError("Stages of hidden manifolds cannot be simulated: overlaps do not determine the weights.")
-    time = _common_time(start)
-    begin, steps = recorded_steps(alpha, N, time)
-    requested, rngs = (begin + steps) / N, iter(streams(rng, len(stages)))
+    time, step = _common_time(start), options["step"]
+    requested, rngs = recorded_steps(alpha, N, time, step)[2], iter(streams(rng, len(stages)))
 
     ensembles: list[Any] = []
 
     def switch_time(switch):
-        return first_step(switch, N) / N
+        return first_step(switch, N) / N if step is None else float(switch)
 
     grid = np.r_[time, requested[requested > time]]
+    if step is not None:
+        grid = on_switches(grid, step, stages.until)
+        requested = grid[-requested.size :]
     for segment in stages.in_turn(start, grid, requested, schedule, ensembles, switch_time):
         model, start, times, scheduled = segment
         ensembles.append(simulate(model, N=N, alpha=times, rng=next(rngs), start=start, schedule=scheduled, **options))
     return StagedEnsemble(model=stages, alpha=shown_times(ensembles, requested), parts=tuple(ensembles))
 
 
-def recorded_steps(alpha, N, begin=0.0):
-    """(Steps before the start, further steps to record) for an interval or an array of times."""
-    times = output_times(alpha, begin)
+def recorded_steps(alpha, N, begin=0.0, step=None):
+    """(Steps before the start, further steps to record, their times) for an interval or an array of times."""
+    times = output_times(alpha, begin, step=step)
     if times[-1] * N > check.LIMITS.max_integer:
         raise ValueError(
             f"alpha = {times[-1]:g} at N = {N:g} takes {times[-1] * N:.3g} steps; expected less than 2^63 = 9.2e18."
         )
     first = np.rint(begin * N).astype(np.int64)
+    if step is not None:
+        shown = slice(int(not isinstance(alpha, tuple) and np.ravel(alpha)[0] != begin), None)
+        return first, whole_steps(times, step)[shown], times[shown]
     if isinstance(alpha, tuple):
-        return first, np.unique(np.rint(times * N).astype(np.int64)) - first
+        steps = np.unique(np.rint(times * N).astype(np.int64)) - first
+        return first, steps, (first + steps) / N
     steps = np.rint((times if np.ravel(alpha)[0] == begin else times[1:]) * N).astype(np.int64) - first
     if np.any(np.diff(steps) <= 0):
         raise ValueError(f"some times in alpha are closer than one step, 1/N = {1 / N:g}; expected a coarser array.")
-    return first, steps
+    return first, steps, (first + steps) / N
 
 
 def _common_time(start):
@@ -324,7 +352,7 @@ def _interrupted(result, n):
     return len(q) < n and (len(q) == 0 or bool(np.all(np.isfinite(q[-1]))))
 
 
-def _outcome(model, results, errors, alpha, runs):
+def _outcome(model, results, errors, alpha, runs, step):
     """The records of all runs, padded with nan, and ``success`` and ``message``."""
     empty = [x[:0] for x in next(iter(results.values()))]
     arrays = [results.get(i, empty) for i in range(runs)]
@@ -332,7 +360,8 @@ def _outcome(model, results, errors, alpha, runs):
     cut = sum(_interrupted(x, len(alpha)) for x in arrays) - len(errors)
     message = f"{runs} runs reached alpha = {alpha[-1]:g}."
     if diverged or cut or errors:
-        unstable = f" (eta = {model.eta:g} is probably above the stability limit; lower it)" if diverged else ""
+        eta = f"eta = {model.eta:g}" if step is None else f"eta * step = {model.eta * step:g}"
+        unstable = f" ({eta} is probably above the stability limit; lower it)" if diverged else ""
         if diverged and getattr(model.rule, "by_chance", False):
             unstable = unstable.replace(";", ", or chance does not return probabilities;")
         message = f"{runs} runs: {diverged} diverged{unstable}, {cut} interrupted or not begun"

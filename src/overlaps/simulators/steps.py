@@ -25,12 +25,12 @@ def streams(rng, n):
 class Rates:
     """Rows (eta, eta_v, eta kappa, eta_v kappa_v) of the steps from ``first`` on, and factors of the label noise.
 
-    Step n happens at alpha = n / N, the quotient of integers.  All steps of one call of ``take`` have the same batch
-    size ``batch``, because ``left`` limits their number at a change.
+    Step n happens at alpha = n / N, the quotient of integers; finite steps advance n by their ``stride``.  All steps of
+    one call of ``take`` have the same batch size ``batch``, because ``left`` limits their number at a change.
     """
 
-    def __init__(self, model, N, first, evaluator=None):
-        self.model, self.N, self.step, self.evaluator = model, N, int(first), evaluator
+    def __init__(self, model, N, first, evaluator=None, stride=1):
+        self.model, self.N, self.step, self.evaluator, self.stride = model, N, int(first), evaluator, stride
         kappa, kappa_v = model.weight_decay
         row = model.eta, model.eta_v, model.eta * kappa, model.eta_v * kappa_v
         self.rows = np.tile(np.array(row, dtype=float), (STEPS_PER_CALL, 1))
@@ -46,15 +46,15 @@ class Rates:
         """(at most ``limit`` steps of one batch size, whether this ``batch`` differs from the step before)."""
         before, self.batch = self.batch, self._batch() if self.cuts else self.batch
         later = [cut for cut in self.cuts if cut > self.step]
-        return min(int(limit), STEPS_PER_CALL, *(cut - self.step for cut in later[:1])), self.batch != before
+        left = (-((self.step - cut) // self.stride) for cut in later[:1])
+        return min(int(limit), STEPS_PER_CALL, *left), self.batch != before
 
     def take(self, n):
         """Rates (n, 4) and factors of the noise (n,) or None of the next n steps."""
+        first, self.step = self.step, self.step + n * self.stride
         if self.evaluator is None:
-            self.step += n
             return self.rows[:n], None
-        eta, eta_v, noise, decay, _ = self.evaluator.steps(self.step, n, self.N)
-        self.step += n
+        eta, eta_v, noise, decay, _ = self.evaluator.steps(first, n, self.N, self.stride)
         rows = np.array(self.rows[:n])
         for column, factor in zip(rows.T, (eta, eta_v, eta * decay, eta_v * decay), strict=True):
             column *= factor
