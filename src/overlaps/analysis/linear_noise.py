@@ -390,8 +390,8 @@ def checked_trajectory(trajectory, N):
     """The model of a trajectory and N, after checking that the expansion supports them."""
     if hasattr(trajectory, "model"):
         blocks = hasattr(trajectory, "tau")
-        options = {"blocks": blocks, "step": getattr(trajectory, "step", None)}
-        check_features("fluctuations", trajectory.model, getattr(trajectory, "schedule", None), **options)
+        schedule, step = (getattr(trajectory, name, None) for name in ("schedule", "step"))
+        check_features("fluctuations", trajectory.model, schedule, blocks=blocks, step=step)
     check.kind("trajectory", trajectory, Trajectory, "ov.solve(model, start, (0, 100)), with blocks=True")
     model = trajectory.model
     if isinstance(model, Mixed):

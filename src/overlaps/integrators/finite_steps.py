@@ -37,6 +37,9 @@ class FiniteSteps(FlowSolver, OdeSolver):
     is the square of the mean step. On spheres, students are scaled back to their norms.
     """
 
+    t: float
+    y: np.ndarray
+    nfev: int
     traits = Traits(interpolates=True, discrete=True)
 
     def __init__(self, fun, t0, y0, t_bound, vectorized=False, *, step, rtol=0.0, atol=0.0):
