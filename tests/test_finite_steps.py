@@ -8,6 +8,9 @@ import pytest
 from oracles import erf_i3, erf_i4
 
 import overlaps as ov
+from overlaps.models.schedule import ScheduleEvaluator
+from overlaps.simulators.mixed import Samples
+from overlaps.simulators.steps import Rates
 
 I2 = np.eye(2)
 OVERLAPS = {"Q": I2 / 2, "R": [[0.3, 0.05], [0.1, 0.2]], "T": I2}
@@ -459,6 +462,25 @@ def test_schedules_and_stages():
         ov.solve(ov.Stages([model, half], [3.0, 8.0]), start, (0, 8), step=0.8)
     inside = ov.solve(model, start, (0, 8), step=0.8, schedule=ov.Schedule.step([3.0], [0.5]))
     assert np.array_equal(inside.Q, scheduled.Q)  # a factor that changes within a step acts from the next on
+    assert 0.3 * 3 != 0.9  # a switch is one record, although its time is rounded otherwise
+    traj = ov.solve(ov.Stages([model, half], [0.9, 3.0]), start, (0, 3), step=0.3)
+    assert len(traj) == 11 and traj.alpha[3] == 0.9 and traj.stage.tolist() == [0] * 3 + [1] * 8
+
+
+def test_schedules_of_runs():
+    """Rates, batches and tasks of SGD are those at the beginning of each of its steps: they change at the fourth."""
+    model, start = base(eta=0.9, noise=0.3)
+    f = ov.Schedule.step([2.4], [0.0])
+    R = ov.simulate(model, N=50, alpha=(0, 8), rng=1, start=start, step=0.8, schedule=f).R[0]
+    assert np.all(R[2] != R[3]) and np.all(R[3:] == R[3])
+    evaluator = ScheduleEvaluator(model, {"batch_size": ov.Schedule.step([2.4], [3.0])})
+    rates = Rates(model, 50, 0, evaluator, stride=40)
+    assert rates.left(100) == (3, False) and rates.batch == 1
+    rates.take(3)
+    assert rates.left(100) == (100, True) and rates.batch == 3
+    mixed = ov.Mixed([model, model.replace(eta=0.4)], ov.Schedule.step([2.4], [0.0]))
+    tasks = Samples(mixed, np.random.default_rng(1), 50, 0, None, stride=40).take(6, 4)[0]
+    assert tasks.tolist() == [[0] * 4] * 3 + [[1] * 4] * 3
 
 
 def test_batches_of_problems_and_files(tmp_path):
