@@ -396,7 +396,7 @@ def test_edge_of_stability(s, critical):
 
 @pytest.mark.filterwarnings("ignore:reached alpha")
 def test_an_unstable_direction_without_any_part_is_reported():
-    """At c = 1.7 the aligned orbit is chaotic, and the direction across it grows from rounding."""
+    """At c = 1.7 the aligned orbit has period six, and the part across it grows from rounding."""
     h = 1.7 / 6
     traj = ov.solve(*units("quadratic", 0.09, 0.3, 1.0, eta=1.0, gradient_flow=True), (0, 400 * h), step=h)
     assert np.all(np.isfinite(traj.Q)) and np.all(traj.Q >= traj.R**2 - 1e-12)
@@ -405,7 +405,7 @@ def test_an_unstable_direction_without_any_part_is_reported():
 
 @pytest.mark.filterwarnings("ignore:reached alpha")
 def test_lost_positivity_is_restored():
-    """From a part across the teacher that is not rounding, which an orbit of c = 1.7 makes small and large again."""
+    """From a part across the teacher that is not rounding, and becomes smaller than that before it grows again."""
     h = 1.7 / 6
     traj = ov.solve(*units("quadratic", 0.59, 0.3, 1.0, eta=1.0, gradient_flow=True), (0, 400 * h), step=h)
     assert len(traj) == 401 and np.all(traj.Q >= traj.R**2 - 1e-12)
@@ -490,6 +490,7 @@ def test_batches_of_problems_and_files(tmp_path):
     batch = ov.solve_many(models, start, (0, 6), step=1.5)
     one = ov.solve(models[1], start, (0, 6), step=1.5)
     assert np.array_equal(batch.Q[1], one.Q) and batch[1] == one and batch.method[0] == "finite steps of 1.5"
+    assert "2106.02713" in ov.cite(one) and "2106.02713" not in ov.cite(one.model)
     for result in (one, batch, ov.simulate(model, N=40, alpha=(0, 6), rng=1, step=1.5)):
         ov.save(result, tmp_path / "result.npz")
         assert ov.load(tmp_path / "result.npz") == result and result.step == 1.5

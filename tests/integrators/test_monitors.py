@@ -13,6 +13,7 @@ from overlaps.integrators.dop853 import DOP853
 from overlaps.integrators.failure import Failure
 from overlaps.integrators.monitors import Angles, Leave, Output, Progress, Projection, Slow, Stop
 from overlaps.integrators.run import Run, integrate
+from overlaps.integrators.solver import Traits
 from overlaps.integrators.stop import Crossing
 
 TOLERANCES = {"rtol": 1e-8, "atol": 1e-12}
@@ -25,7 +26,8 @@ def system_of(Q, R, activation=ov.erf):
 
 
 def step(t, y=(), **other):
-    return SimpleNamespace(**{"t": t, "y": np.asarray(y), "error": 0.0, "failure": None, "before": (0.0, None)} | other)
+    usual = {"error": 0.0, "failure": None, "before": (0.0, None), "traits": Traits()}
+    return SimpleNamespace(**{"t": t, "y": np.asarray(y)} | usual | other)
 
 
 def test_failure_names_the_last_time_that_was_right():

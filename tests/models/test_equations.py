@@ -175,7 +175,7 @@ def test_closed_forms(name):
 
 def test_every_feature_is_visible():
     """A feature of the model changes the text, or is one of the data and options that no symbol shows."""
-    silent = {"late", "sums", "stop", "certify", "overlaps", "blind", "ratios", "distilled", "kinked"}
+    silent = {"late", "sums", "stop", "certify", "step", "overlaps", "blind", "ratios", "distilled", "kinked"}
     plain = repr(settings.build("late")[0].equations())
     for name in FEATURES:
         model, *_ = settings.build(name)

@@ -70,7 +70,7 @@ def test_structured_steps_and_the_integrator_of_the_page_reach_what_scipy_reache
     start, alpha = model.random_start(N=400, rng=1), [0, 1, 2]
     truth = ov.solve(model, start, alpha, method=scipy.integrate.LSODA, rtol=1e-10, atol=1e-12)
     structured = ov.solve(model, start, alpha, method="structured", rtol=1e-8)
-    runs = [ov.solve(model, start, alpha, method=PAGE_CODE.RungeKutta4, step=h) for h in (0.04, 0.02)]
+    runs = [ov.solve(model, start, alpha, method=PAGE_CODE.RungeKutta4, length=h) for h in (0.04, 0.02)]
     errors = [max(np.abs(getattr(x, n) - getattr(truth, n)).max() for n in "QRv") for x in (structured, *runs)]
     assert structured.success and all(x.success for x in runs)
     assert errors[0] < 1e-7  # global error of BDF: a few rtol times what the dynamics amplify

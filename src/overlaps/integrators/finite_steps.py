@@ -8,8 +8,6 @@ from ..flow.system import system_of
 from ..models.features import FEATURES
 from .solver import FlowSolver, Traits
 
-__all__ = ["FiniteSteps", "checked_step"]
-
 
 def checked_step(step, *, method="auto", rtol=1e-8, atol=None, **options):
     """The step, checked; refuse whatever controls an integration."""

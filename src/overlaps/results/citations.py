@@ -14,6 +14,7 @@ __all__ = ["cite"]
 ONLINE = "SS95", "SS95a", "BS95"
 FEATURES = {
     "trained_v": ("GASKZ19",), "several": ("YO19",), "heads": ("LGS21",), "Stages": ("LGS21",), "classes": ("RGKZ21",),
+    "step": ("BP22", "DKLPS24"),
 }  # fmt: skip
 MODULES = {
     "manifold": ("GMKZ20",), "manifold.gaussian_covariates": ("LGC21",), "protocols": ("SR97",),
@@ -66,7 +67,7 @@ def cite(result: Any) -> BibTeX:
         raise check.refused("result", result, "a model or a result, such as ov.solve(...).")
     for source in (result, getattr(result, "model", None), *getattr(result, "models", ())):
         if hasattr(source, "combinations"):
-            keys += _of_model(source)
+            keys += _of_model(source, getattr(result, "step", None))
         for kind in type(source).__mro__:
             module = kind.__module__.removeprefix("overlaps.")
             keys += [key for name, papers in MODULES.items() if f"{module}.".startswith(f"{name}.") for key in papers]
@@ -74,9 +75,9 @@ def cite(result: Any) -> BibTeX:
     return BibTeX("\n".join(table[key] for key in dict.fromkeys(keys)))
 
 
-def _of_model(model):
+def _of_model(model, step):
     keys = list(ONLINE)
-    for problem in problems(model):
+    for problem in problems(model, step=step):
         keys += [key for feature in features_of(problem) for key in FEATURES.get(feature, ())]
         for task in problem.tasks:
             keys += ["B26"] if task.activation.name == "quadratic" else []
