@@ -177,14 +177,15 @@ def solve(
         Finite steps, each a batch of ``step`` N samples: their gradients at the old weights are added, and alpha
         advances by ``step``. In place of the flow the overlaps follow an exact map of the same A, B, C,
 
-        .. math:: r^l \mathrel{+}= h\, \dot r^l, \qquad
-            q^l \mathrel{+}= h\, \dot q^l + h^2 \big[ (s_l A q^l + B r^{lT}) s_l A^T + \dot r^l B^T \big], \qquad
-            h = \mathrm{step},
+        .. math:: r^l &\mathrel{+}= \Delta\alpha\, \dot r^l \\
+            q^l &\mathrel{+}= \Delta\alpha\, \dot q^l
+            + \Delta\alpha^2 \big[ (s_l A q^l + B r^{lT}) s_l A^T + \dot r^l B^T \big]
 
-        with the velocities of the flow above. The rate of a mean gradient is eta step. Times are whole numbers of steps
-        from the start; an interval has all of them, ``stop`` ends at one, and a schedule gives the factor at the
-        beginning of each. With ``gradient_flow=True`` it is gradient descent on the population loss. The nodes of a
-        hidden manifold give the first nodes - 1 steps exactly. ``method`` and the tolerances are not available.
+        with the velocities of the flow and :math:`\Delta\alpha` = step. The rate of a mean gradient is eta step. Times
+        are whole numbers of steps from the start; an interval has all of them, ``stop`` ends at one, and a schedule
+        gives the factor at the beginning of each. With ``gradient_flow=True`` it is gradient descent on the population
+        loss. The nodes of a hidden manifold give the first nodes - 1 steps exactly. ``method`` and the tolerances are
+        not available.
     **options
         Passed to the SciPy solver: ``max_step`` and ``first_step``; for BDF, Radau and LSODA also their own options.
 
