@@ -404,10 +404,12 @@ def test_an_unstable_direction_without_any_part_is_reported():
 
 
 @pytest.mark.filterwarnings("ignore:reached alpha")
-def test_lost_positivity_is_restored():
+@pytest.mark.parametrize("mixed", [False, True])
+def test_lost_positivity_is_restored(mixed):
     """From a part across the teacher that is not rounding, and becomes smaller than that before it grows again."""
     h = 1.7 / 6
-    traj = ov.solve(*units("quadratic", 0.59, 0.3, 1.0, eta=1.0, gradient_flow=True), (0, 400 * h), step=h)
+    model, start = units("quadratic", 0.59, 0.3, 1.0, eta=1.0, gradient_flow=True)
+    traj = ov.solve(ov.Mixed([model, model], [0.4, 0.6]) if mixed else model, start, (0, 400 * h), step=h)
     assert len(traj) == 401 and np.all(traj.Q >= traj.R**2 - 1e-12)
 
 

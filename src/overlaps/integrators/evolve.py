@@ -100,7 +100,8 @@ def evolve(
         begun = partial(integrate, system, system.pack(start), times, leave=leave, tick=tick, keep=keep, **common)
         run = begun(method=solver)
         # positivity lost from a start inside the PSD matrices: run again with a projection onto them at every step
-        if LOST_POSITIVITY in run.message and system.psd is None and type(system) is System:
+        plain = type(system) is System or step is not None  # finite steps lose it by rounding, whatever the system
+        if LOST_POSITIVITY in run.message and system.psd is None and plain:
             system.psd, spent = PSDProjection(system, flat=False), run.nfev
             run = begun(method=solver)
             run.nfev += spent

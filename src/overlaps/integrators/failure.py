@@ -128,11 +128,6 @@ class Failure(Monitor):
             return None
         if diverged:
             return diverged
-        if self.step is not None:
-            return (
-                f"{LOST_POSITIVITY} (lowest eigenvalue {lowest:.3g}): overlaps near singular ones, whose rounding an "
-                "unstable direction multiplies. Try a smaller step."
-            )
         # the internal state of LSODA cannot be replaced by a projected one
         projected = system.psd is None or integrator.adjustable
         singular = "From a singular start try method='DOP853' or 'structured'."
