@@ -268,7 +268,7 @@ def simulate(
 def in_batches(model, N, step):
     """The model whose single step is a finite one: the samples of step N steps at once, their gradients added."""
     n = step * N
-    if n < 1:
+    if round(n) < 1:
         raise ValueError(
             f"step = {step:g} at N = {N} is a batch of {n:.3g} samples; expected at least one, or no step."
         )
