@@ -170,11 +170,19 @@ def biases(model, start, neutral):
     return ov.biased(model, start, b=b[: model.K], b_star=b_star, rate=rate)
 
 
-def directions(model, start, neutral):
-    """Trained directions: one, or as many as units, which then are all that there is."""
-    if neutral:
-        return ov.low_rank(model, start, a=np.eye(model.K), X=np.zeros((model.spectrum.L, model.K, model.K)))
-    return ov.low_rank(model, start, a=np.array([[0.8], [0.6]])[: model.K], X=[[0.7]], eta_a=0.3)
+def directions(model, start, how):
+    """Trained directions: one, or as many as units, which then are all that there is; pulled, or by nothing."""
+    n = model.K + model.M
+    if how in ("neutral", "no pull"):
+        X = np.zeros((model.spectrum.L, model.K, model.K))
+        pull = np.zeros((model.K, model.K + n)) if how == "no pull" else None
+        return ov.low_rank(model, start, a=np.eye(model.K), X=X, pull=pull)
+    memory = {}
+    if how == "pull":
+        pull = np.array([[-0.4, *np.resize([0.2, -0.1, 0.15, 0.25], n)]])
+        pull[:, 1:] *= model.spectrum.s.min() > 1e-9  # of static rows there are no overlaps in blind eigenspaces
+        memory = {"write": np.array([[0.7, 0.5]])[:, : model.K], "pull": lambda alpha: (1 + 0.3 * alpha) * pull}
+    return ov.low_rank(model, start, a=np.array([[0.8], [0.6]])[: model.K], X=[[0.7]], eta_a=0.3, **memory)
 
 
 def other(model):
@@ -303,7 +311,8 @@ FEATURES = {  # each with generic numbers
     "kinked": lambda x: setattr(x, "activation", "relu"),
     "Mixed": wrapped("Mixed", [0.7, 0.3]),
     "heads": wrapped("heads", [0.7, 0.3]),
-    "low_rank": wrapped("low_rank", False),
+    "low_rank": wrapped("low_rank", ""),
+    "pull": wrapped("low_rank", "pull"),
     "distilled": wrapped("distilled", 0.6),
     "Stages": wrapped("Stages", False),
     "eta(alpha)": scheduled("eta", factor(0.4, 1.2)),
@@ -338,7 +347,8 @@ NEUTRAL = {
     "blind": (blind(1e-14), blind(0.0)),
     "Mixed": (wrapped("Mixed", [1.0, 0.0]),),
     "heads": (wrapped("heads", [1.0, 0.0]),),
-    "low_rank": (wrapped("low_rank", True),),
+    "low_rank": (wrapped("low_rank", "neutral"),),
+    "pull": (wrapped("low_rank", "no pull"), wrapped("low_rank", "neutral")),
     "distilled": (wrapped("distilled", 0.0),),
     "Stages": (wrapped("Stages", True),),
     **{f"{name}(alpha)": constant(name, **x) for name, x in SCHEDULED.items()},

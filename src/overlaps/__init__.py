@@ -16,7 +16,7 @@ from .activations import Activation, absolute, erf, leaky_relu, linear, polynomi
 from .analysis import compress, compression_error, field_average, fluctuations, hessian, plateau
 from .dynamics import solve, solve_many
 from .flow.closure import closure
-from .models import Mixed, Model, Schedule, Spectrum, Stages, State, committee_machine, isotropic, power_law
+from .models import Mixed, Model, Schedule, Spectrum, Stages, State, committee_machine, isotropic, memory, power_law
 from .models.biases import biased
 from .models.frozen import LowRank, distill, low_rank, previous_student
 from .models.learner import Learner, learner
@@ -71,7 +71,7 @@ __all__ = [
     "compare", "compress", "compression_error", "covariates", "critical_eta", "distill", "erf", "explore",
     "field_average", "fixed_point", "fluctuations", "gaussian_covariates", "gaussian_mixture", "greedy_schedule",
     "hessian", "hidden_manifold", "isotropic", "latents", "leaky_relu", "learner", "linear", "linearise", "load",
-    "low_rank", "optimal_schedule", "plateau", "polynomial", "power_law", "previous_student", "quadratic",
+    "low_rank", "memory", "optimal_schedule", "plateau", "polynomial", "power_law", "previous_student", "quadratic",
     "quadratic_network", "random_features", "relu", "reproducible", "results", "rules", "save", "schedule_gradient",
     "sign", "simulate", "solve", "solve_many", "static", "style", "sweep", "tanh", "theory", "tlog_rmse",
 ]  # fmt: skip

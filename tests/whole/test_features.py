@@ -31,6 +31,7 @@ SAME = {
         ("Mixed", "heads"), ("Mixed", "distilled"), ("heads", "distilled"), ("Stages", "distilled"), ("low_rank",
         "distilled"),
         ("Mixed", "Stages"), ("heads", "Stages"), ("low_rank", "heads"),
+        ("low_rank", "pull"), ("distilled", "pull"),
     )
 }  # fmt: skip
 # Weight decay pulls at trained directions, not at the frozen weights beside them.

@@ -98,6 +98,10 @@ class DifferentialEquation(ABC):
         """Why the closure has no derivatives at the y of the last ``close``, or an empty string."""
         return ""
 
+    def unit_fields(self, S):
+        """(K, covariance of the fields of K units and static rows), from arguments S of the closure, or a change."""
+        return self.shape[1], S.reshape(-1, *2 * S.shape[1:]).sum(axis=0)
+
     def change_of_eps_g(self, dy):
         """First-order change of eps_g by an error dy (n,) of y at the last ``close``, for the error control."""
         return 0.0

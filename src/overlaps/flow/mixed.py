@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from .._base import check
 from ..activations.bound import Bound
 from ..models import LowRank, Mixed
 from ._flow import finish, flow_for, gather
@@ -161,6 +162,9 @@ class MixedSystem(System):
         if not model.spherical:
             self.decay = self.u * decay * model.weight_decay[0] * float(closure.shares @ self.etas)
         closure.decay_factor, self.decay_v = decay, 0.0
+        self.pull = model.pulled(t) if "pull" in model.combinations else None
+        if self.pull is not None and not np.all(np.isfinite(self.pull)):
+            self.refusal = f"the pull at alpha = {alpha:g} is {check.shown(self.pull.tolist())}; expected finite numbers."
 
     def state(self, y, alpha=0.0):
         """``System.state``, with the factors of the schedule on the eigenvalues at alpha."""
@@ -207,6 +211,8 @@ class MixedSystem(System):
                 kernel(y, *constants, *closure, dv, 0.0, 0.0, *rest, of_task, 0.0)
                 dy[:end] += weight * (of_task[:end].reshape(-1, L) * u).ravel()
             finish(y, L, K, M, dv, decay, 0.0, False, dy)
+        if self.pull is not None:
+            dy[:end] += self._pulled(y)
         if self.model.trains_v:
             dy[end:] = dv - decay_v * y[end:]
         return dy
@@ -218,6 +224,20 @@ class MixedSystem(System):
         weights, n = self.closure.shares[:, None] * self.varying, self.groups
         A, B = (np.einsum("il,ijk->ljk", weights, x.reshape(n, -1, x.shape[1])) for x in (A, B))
         return self.s[:, None, None] * A - max(self.decay, 0.0) * np.eye(A.shape[1]), B
+
+    def _pulled(self, y):
+        """Velocity of the packed overlaps by the pull (D, E): D r + E tau/s, and h + h^T with h = D q + E r^T/s."""
+        q, r, v = self.packing.unpack(y)
+        D, E = np.hsplit(self.pull, [self.shape[1]])
+        of_static = E / np.where(self.s > 0, self.s, np.inf)[:, None, None]
+        h = D @ q + of_static @ r.mT
+        return self.packing.pack(h + h.mT, D @ r + of_static @ np.moveaxis(self.source, -1, 0), v)[: self.first]
+
+    def unit_fields(self, S):
+        """Those of the network; directions are no units, and may vanish or be parallel."""
+        if not isinstance(self.model, LowRank):
+            return super().unit_fields(S)
+        return self.model.model.K, self.closure._adapted(S, self.w)[2]
 
     def rounding(self):
         """Rounding error of the mean error at the last evaluation."""
@@ -266,10 +286,11 @@ class LowRankClosure(MixedClosure):
         A0, B0, C0, rest = np.zeros((K, K)), np.zeros((K, base.M)), np.zeros((K, K)), np.zeros(K)
         eps_g = self.closures[0](fields, np.concatenate([base.v, -base.v_star]), A0, B0, C0, rest)
         AB = np.concatenate([A0, B0], axis=1)
-        A[:], B[:], C[:] = a.T @ A0 @ a, a.T @ AB, a.T @ C0 @ a
-        pull = (AB @ (P @ S)[:, :rank]).ravel() / base.eta  # minus the gradient of the error by a
-        dv[:] = self.model.eta_a * (pull - self.decay_factor * base.weight_decay[1] * a.ravel())
-        self.slopes = [(A / base.eta, B / base.eta), pull]
+        to = a.T if self.model.write is None else self.model.write
+        A[:], B[:], C[:] = to @ A0 @ a, to @ AB, to @ C0 @ to.T
+        gradient = (AB @ (P @ S)[:, :rank]).ravel() / base.eta  # minus the gradient of the error by a
+        dv[:] = self.model.eta_a * (gradient - self.decay_factor * base.weight_decay[1] * a.ravel())
+        self.slopes = [(a.T @ A0 @ a / base.eta, a.T @ AB / base.eta), gradient]  # whatever forces are written by
         return eps_g
 
     def check(self, S, w):

@@ -6,7 +6,7 @@ import numpy as np
 
 from .._base import check
 from ._steps import STEP_CHECKS
-from .monitors import Monitor, Stop, field_covariance
+from .monitors import Monitor, Stop
 
 
 class FailureOptions(NamedTuple):
@@ -85,12 +85,13 @@ class Failure(Monitor):
         system, t = self.system, integrator.t
         if system.second_order > 0 or not system.closure.kinked:
             return None
-        K, norms, fraction, atol = system.model.K, np.diag(field_covariance(system)), check.LIMITS.zero_norm, self.atol
+        (K, fields), fraction, atol = system.unit_fields(system.S), check.LIMITS.zero_norm, self.atol
+        norms = np.diag(fields)
         k = int(np.argmin(norms[:K]))
         phrase = f"Q_kk = {norms[k]:.3g}"
         if integrator.failure:
             system._gather(system.rhs(t, integrator.y), system.dS, system.dw)
-            speed = system.dS.reshape(-1, *2 * norms.shape)[:, k, k].sum()
+            speed = system.unit_fields(system.dS)[1][k, k]
             atol, fraction = np.inf, FAILURE.lost_falling_norm if speed < 0 else FAILURE.lost_norm
             phrase += f", 0 near alpha = {t - 2 * norms[k] / speed:.6g}" if speed < 0 else ""
         if not norms[k] <= min(atol, fraction * max(norms[K:].max(), 1.0)):  # also true for nan
@@ -106,7 +107,8 @@ class Failure(Monitor):
         system = self.system
         if np.isfinite(system.closure.gradient_rate):
             return None
-        norms = np.diag(field_covariance(system))[: system.model.K]
+        K, fields = system.unit_fields(system.S)
+        norms = np.diag(fields)[:K]
         k = int(np.argmin(norms))
         if not (norms[k] < STEP_CHECKS.unresolved_norm * self.atol and system.A[k, k] < 0):
             return None

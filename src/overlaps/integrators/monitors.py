@@ -33,11 +33,6 @@ class Monitor(ABC):
         """Continue (None), continue from another state, or stop."""
 
 
-def field_covariance(system):
-    """Overlaps of the fields at the last evaluation, of all groups of blocks together."""
-    return system.S.reshape(-1, *2 * system.S.shape[1:]).sum(axis=0)
-
-
 class SlowOptions(NamedTuple):
     """Tunable numbers of the warning about a slow run."""
 
@@ -107,7 +102,7 @@ class Angles(Monitor):
         self.system = system
         self.last: Any = ()  # sine^2 of all angles at the last step, alpha, packed state
         self.nearest: Any = (np.inf, 0.0, None)  # smallest sine^2, alpha, packed state
-        K = system.model.K
+        K, _ = system.unit_fields(system.S)
         self.watches = K > 1 and system.closure.kinked
         self.pairs = np.triu_indices(K, 1) if self.watches else ((), ())
 
@@ -115,7 +110,7 @@ class Angles(Monitor):
         """Compare the angles at the last evaluation of the closure with the smallest ones so far."""
         if not self.watches:
             return
-        Q, (i, j) = field_covariance(self.system), self.pairs
+        (_, Q), (i, j) = self.system.unit_fields(self.system.S), self.pairs
         sines = np.abs(1 - Q[i, j] ** 2 / np.maximum(Q[i, i] * Q[j, j], np.finfo(float).tiny))
         units = self.system.duplicate_units
         if units is not None:  # they stay parallel, up to rounding

@@ -78,10 +78,19 @@ def equations_of(model: Any) -> Equations:
     network = model.model if low_rank else model
     flow = _overlaps(network) | _readout(network)
     if low_rank:
-        flow = {x: _indexed(terms, "u") for x, terms in flow.items()}
+        flow = {x: _indexed(terms, "u") + pull for (x, terms), pull in zip(flow.items(), _pulls(model), strict=True)}
         decay = r" - \eta_a \kappa_v a" if network.weight_decay[1] else ""
         flow |= {"a": rf"\eta_a/\eta [A (a X + G_0^T) + B G_*^T]{decay}"} if model.eta_a else {}
-    return Equations(flow, (*_definitions(network, low_rank), _numbers(model, network)))
+    return Equations(flow, (*_definitions(network, model if low_rank else None), _numbers(model, network)))
+
+
+def _pulls(model):
+    """Terms of a pull (D, E) of directions in the derivatives of r and q."""
+    if model.pull is None:
+        return "", ""
+    if _is_isotropic(model.model):
+        return " + D R + E T", " + D Q + Q D^T + E R^T + R E^T"
+    return r" + D r^l + E \tau^l/s_l", " + D q^l + q^l D^T + (E r^{lT} + r^l E^T)/s_l"
 
 
 def _is_isotropic(model):
@@ -143,7 +152,7 @@ def _readout(model):
     return {x: rf"-{mean}{rate} ({gradient}{decay})" if decay else f"-{mean}{rate} {gradient}"}
 
 
-def _definitions(model, low_rank):
+def _definitions(model, directions=None):
     """The sums over blocks, the multipliers of spheres, and the closure."""
     student, teacher = model.activation, model.teacher_activation
     lines = [] if _is_isotropic(model) else [r"Q = \sum_l s_l q^l, \qquad R = \sum_l r^l"]
@@ -152,8 +161,10 @@ def _definitions(model, low_rank):
             r"Q_c = \sum_l \rho_{cl} s_l q^l, \qquad R_c = \sum_l \rho_{cl} r^l, \qquad f_c = E_c[F]",
             r"X_c = f_c m_c^{lT} + \rho_{cl} (s_l A_c q^l + B_c r^{lT})",
         ]
-    if low_rank:
-        lines += [r"A_u = a^T A a, \qquad B_u = a^T [A, B], \qquad C_u = a^T C a"]
+    if directions is not None:
+        to, back = ("a^T", "a") if directions.write is None else (r"\text{write}", r"\text{write}^T")
+        lines += [rf"A_u = {to} A a, \qquad B_u = {to} [A, B], \qquad C_u = {to} C {back}"]
+        lines += [] if directions.pull is None else [r"[D, E] = \text{pull}" + r"(\alpha)" * callable(directions.pull)]
     if model.spherical:
         noise = r" + C_{kk}" + (r" \sum_l s_l p_l" if lines else "") + ("/(2b)" if model.batch_size > 1 else "/2")
         noise = "" if model.gradient_flow else noise

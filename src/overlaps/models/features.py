@@ -21,7 +21,7 @@ class Problem(NamedTuple):
     """The tasks that are learned at one time, their schedule, and the options of the call."""
 
     tasks: tuple  # models
-    combinations: tuple  # how tasks are combined: "Mixed", "heads", "Stages", "low_rank", "distilled"
+    combinations: tuple  # how tasks are combined: "Mixed", "heads", "Stages", "low_rank", "pull", "distilled"
     schedule: tuple  # names of the numbers with a schedule
     options: dict[str, Any]
 
@@ -78,6 +78,7 @@ FEATURES = {
     "Mixed": _combination("Mixed", "tasks mixed in one step (ov.Mixed)"),
     "heads": _combination("heads", "a second layer for each task (heads=)"),
     "low_rank": _combination("low_rank", "trained directions (ov.low_rank)"),
+    "pull": _combination("pull", "directions that are pulled (pull=, ov.memory)"),
     "distilled": _combination("distilled", "a frozen student that teaches (ov.distill)"),
     "Stages": _combination("Stages", "tasks in a row (ov.Stages)"),
     **{f"{name}(alpha)": _scheduled(name) for name in ("eta", "eta_v", "noise", "weight_decay", "batch_size", "s")},
@@ -157,6 +158,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
         "Stages", "late", "sums", "certify", STRUCTURED, ROWS, "plateaus", "fluctuations", "optimal_schedule",
         *GROUPS.single_task,
     ),
+    "pull": ("method = 'reduced'",),
     "Stages": ("late", "sums", "certify", ROWS, "fluctuations", *GROUPS.single_task),
     "eta(alpha)": GROUPS.autonomous,
     "eta_v(alpha)": GROUPS.autonomous,
@@ -178,6 +180,7 @@ IMPLIED = {
     "biases": ("classes", "several", "blind"),
     "blind": ("several",),
     "heads": ("Mixed",),
+    "pull": ("low_rank",),
 }
 # Reason or advice for a pair of features, or of a feature and a function, at the end of the message.
 HINTS = {

@@ -1,17 +1,19 @@
 """Frozen students: as additional units of the teacher, or with trained directions added to their weights."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from .._base import ArrayLike, Immutable, by_name, check
+from .._base import ArrayLike, Immutable, by_name, check, read_only
 from .._base.signatures import Variants
 from ..activations.library import sign
 from .equations import Equations, equations_of
 from .features import check_features
 from .model import Model
+from .schedule import Schedule
 from .start import checked_start
 from .state import State, gram, of_state
 
@@ -157,17 +159,61 @@ class LowRank(Variants, Immutable):
         Number of directions.
     eta_a : float
         Rate of their amplitudes.
+    write : ndarray, shape (rank, K), or None
+        How forces reach the directions; None for the transpose of the amplitudes.
+    pull : ndarray, shape (rank, rank + K + M), callable or None
+        Pull on the directions by directions, frozen students and teachers, or a function of alpha.
     """
 
     model: Model
     rank: int
     eta_a: float
+    write: Any = None
+    pull: Any = None
 
-    combinations = ("low_rank",)
-    shows = "{0.model}, rank={0.rank}, eta_a={0.eta_a:g}"
+    shows = "{0.model}, rank={0.rank}, eta_a={0.eta_a:g}{0._memory}"
 
     def __post_init__(self):
         check_features("low_rank", self.model)
+        if self.write is not None:
+            self._set(write=check.array("write", self.write, (self.rank, self.model.K)))
+        if self.pull is not None and not callable(self.pull):
+            self._set(pull=read_only(check.floats("pull", self.pull)))
+            self.probe(0.0, 0.0)
+
+    @property
+    def combinations(self) -> tuple[str, ...]:
+        """Names of the features that are due to directions."""
+        return ("low_rank",) if self.pull is None else ("low_rank", "pull")
+
+    @property
+    def _memory(self):
+        pull = "" if self.pull is None else ", pull(alpha)" if callable(self.pull) else ", pull"
+        return ("" if self.write is None else ", write") + pull
+
+    @property
+    def schedules(self) -> tuple:
+        """The schedule of the pull, at whose knots steps end."""
+        rate = getattr(self.pull, "rate", None)
+        return (rate,) if isinstance(rate, Schedule) else ()
+
+    def pulled(self, alpha: float) -> Any:
+        """The pull (rank, rank + K + M) at alpha."""
+        with np.errstate(divide="ignore", invalid="ignore"):  # a rate 1/alpha is inf at 0, and refused
+            return np.asarray(self.pull(np.float64(alpha)), float) if callable(self.pull) else self.pull
+
+    def probe(self, begin: float, end: float) -> None:
+        """Raise ``ValueError`` if the pull is wrong at the begin, the middle or the end of an interval."""
+        times = np.linspace(begin, end, 3) if callable(self.pull) else [begin] if self.pull is not None else []
+        for alpha in times:
+            name = f"pull({alpha:g})" if callable(self.pull) else "pull"
+            shape = self.rank, self.rank + self.model.K + self.model.M
+            value = check.array(name, self.pulled(alpha), shape, "Columns: directions, frozen students, teachers.")
+            if np.any(value[:, self.rank :]) and self.model.spectrum.s.min() == 0:
+                raise ValueError(
+                    f"{name} has entries in the columns of frozen students or teachers, and an eigenvalue of the inputs "
+                    "is 0, where a state has no overlaps of teachers; expected zeros there, or eigenvalues > 0."
+                )
 
     def __getattr__(self, name):
         if name.startswith("_") or "model" not in self.__dict__:
@@ -209,9 +255,10 @@ class LowRank(Variants, Immutable):
 @of_state
 @by_name("ov.low_rank(state, a=a, X=X)")
 def low_rank(
-    model: Model, state: State, *, a: ArrayLike, X: ArrayLike, G: ArrayLike | None = None, eta_a: float = 0.0
+    model: Model, state: State, *, a: ArrayLike, X: ArrayLike, G: ArrayLike | None = None, eta_a: float = 0.0,
+    write: ArrayLike | None = None, pull: ArrayLike | Callable[[float], ArrayLike] | None = None,
 ) -> tuple[LowRank, State]:
-    r"""A frozen student plus trained directions, :math:`w_k = w^0_k + \sum_r a_{kr} u_r`.
+    r"""A frozen student plus trained directions, :math:`w_k = w^0_k + \sum_r a_{kr} u_r`, which may have a memory.
 
     The directions learn with the model's eta, the amplitudes are fixed or learn like a second layer,
 
@@ -222,6 +269,15 @@ def low_rank(
 
     .. math:: A_u = a^T A a, \quad B_u = a^T [A\; B], \quad C_u = a^T C a, \quad
               \frac{da}{d\alpha} = \frac{\eta_a}{\eta} \big[ A (a X + G_0^T) + B G_*^T \big]
+
+    With ``write`` b, forces reach the directions by b instead of :math:`a^T`: :math:`A_u = b A a`,
+    :math:`B_u = b\, [A\; B]`, :math:`C_u = b C b^T`. A ``pull`` (D, E) moves the directions at every step along
+    themselves and along static rows z, the frozen students and teachers. Averages and momentum need no more
+    (``ov.memory``):
+
+    .. math:: u_r \mathrel{+}= \frac1N \Big[\sum_i D_{ri} u_i + \sum_m E_{rm} z_m\Big], \qquad
+              \dot r^l \mathrel{+}= D r^l + E \tau^l/s_l, \quad
+              \dot q^l \mathrel{+}= D q^l + q^l D^T + (E r^{lT} + r^l E^T)/s_l
 
     Parameters
     ----------
@@ -238,6 +294,11 @@ def low_rank(
         plain overlaps.
     eta_a : float
         Rate of the amplitudes; 0 keeps them fixed.
+    write : array_like, shape (rank, K), optional
+        Weights b with which the forces of the K units reach the directions; the transpose of a by default.
+    pull : array_like, shape (rank, rank + K + M), or callable, optional
+        Pull (D, E) per unit alpha, or a function of alpha (a float) that returns one. Columns are directions, frozen
+        students, teachers. Rates of a schedule and gradients do not multiply it.
 
     Returns
     -------
@@ -250,14 +311,16 @@ def low_rank(
     ------
     ValueError
         Wrong shapes, overlaps that no real vectors have, a second layer that is trained, teachers that drift, classes,
-        latents, learning rules.
+        latents, learning rules. A pull that is not finite, or on static rows if an eigenvalue of the inputs is 0.
 
     Notes
     -----
-    Exact for N -> infinity, for every spectrum, activation and schedule. ``traj.Q``, ``traj.R``, ``traj.eps_g`` are
+    Exact for N -> infinity, for every spectrum, activation and schedule. ``traj.reading_error(a)`` is the error of
+    other networks that read the directions, such as averages. ``traj.Q``, ``traj.R``, ``traj.eps_g`` are
     those of the adapted weights, ``traj.u`` (n, rank, rank) and ``traj.a`` (n, K, rank) those of the directions. With
     rank K, a fixed orthogonal a and u = 0 at the start, this is the training of all weights; another invertible a
-    corresponds to another metric.
+    corresponds to another metric. A weight decay acts on the directions, not on the frozen weights beside them.
+    ``simulate`` of a pull is direct.
 
     References
     ----------
@@ -273,6 +336,11 @@ def low_rank(
     >>> traj.Q.shape, traj.a.shape, bool(traj.eps_g[1] < traj.eps_g[0])
     ((2, 2, 2), (2, 2, 1), True)
     """
+    return directions(model, state, a, X, G, eta_a, write, pull)
+
+
+def directions(model, state, a, X, G=None, eta_a=0.0, write=None, pull=None, begin=0.0):
+    """Return the pair of :func:`low_rank`, for a start at the time ``begin``."""
     check_features("low_rank", model)
     state, K, M, L = checked_start(model, state, "state"), model.K, model.M, model.spectrum.L
     if state.v.ndim > 1:
@@ -285,5 +353,7 @@ def low_rank(
     if L == 1 and check.axes("G", G) == 2:
         G = check.array("G", G, (rank, K + M))[None] / s
     X, G = check.array("X", X, (L, rank, rank)), check.array("G", G, (L, rank, K + M), "Plain overlaps.")
-    adapted = LowRank(replace(model, v=state.v), rank, check.number("eta_a", eta_a, least=0))
-    return adapted, adapted.enter(State(q=X, r=s * G, tau=s**2 * gram(*state.plain), T=state.S, v=a))
+    adapted = LowRank(replace(model, v=state.v), rank, check.number("eta_a", eta_a, least=0), write, pull)
+    if callable(pull):
+        adapted.probe(begin, begin + 1)
+    return adapted, adapted.enter(State(q=X, r=s * G, tau=s**2 * gram(*state.plain), T=state.S, v=a, alpha=begin))

@@ -15,6 +15,7 @@ ONLINE = "SS95", "SS95a", "BS95"
 FEATURES = {
     "trained_v": ("GASKZ19",), "several": ("YO19",), "heads": ("LGS21",), "Stages": ("LGS21",), "classes": ("RGKZ21",),
     "step": ("BP22", "DKLPS24"),
+    "pull": ("LG25", "FEGPP25"),
 }  # fmt: skip
 MODULES = {
     "manifold": ("GMKZ20",), "manifold.gaussian_covariates": ("LGC21",), "protocols": ("SR97",),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base import Floats, check, read_only
+from .._base import ArrayLike, Floats, check, read_only
 from ..flow.closure import rounding_floor
 from ..models import LowRank, Mixed, Stages
 from ..models.state import gram
@@ -375,6 +375,27 @@ class _Adapted(_Blocks):
     def eps_g(self):
         """Generalisation error of the adapted network (..., n)."""
         return _error(*self.network())
+
+    def reading_error(self, a: ArrayLike) -> Floats:
+        """Generalisation error (..., n) of another network that reads the directions, such as their average.
+
+        Parameters
+        ----------
+        a : array_like, shape (K, rank) or (rank / K,)
+            Amplitudes in place of the model's; or one number for each family of K directions (``ov.memory``).
+
+        Raises
+        ------
+        ValueError
+            Another shape, or nan.
+        """
+        model: Any = self.model  # type: ignore[attr-defined]
+        K, rank = model.model.K, model.rank
+        if check.axes("a", a) == 1:
+            hint = f"One number for each family of K = {K} directions; or amplitudes ({K}, {rank})."
+            a = np.kron(check.array("a", a, (rank // K,), hint), np.eye(K))
+        a = check.array("a", a, (K, rank))
+        return _error(*replace(self, v=np.broadcast_to(a, self.v.shape)).network())  # type: ignore[attr-defined]
 
 
 class LowRankTrajectory(_Adapted, Trajectory, kw_only=True):

@@ -4,10 +4,12 @@ Both cases train rows W with fields lam (b, .) beside static rows with fields nu
 V and in the tuple ``task``. For several tasks V (n, K) holds the second layers, one for each task or one for all, and
 the task is (which, v_star, student, teachers, rates): ``which`` (steps, batch) is the index of the task of each sample,
 ``v_star`` (n, M) and ``teachers`` (n) belong to the teachers, ``rates`` (n, steps, 4) are as in ``_sgd``. For
-directions V (K, rank) holds the amplitudes, and the task is (v, v_star, student, teacher, rates) of the network.
+directions V (K, rank) holds the amplitudes, and the task is (v, v_star, student, teacher, rates, to) of the network, with to (K, rank) by which
+forces reach the directions: V itself, or other numbers.
 ``frame`` is (teachers, students) as in ``_reduced``; the forces are divided by b N there.
 """
 
+import numpy as np
 from numba.extending import overload
 
 from .._base.jit import jit
@@ -51,8 +53,8 @@ def task_forces(task, V, lam, nu, xi, t, N, scale, F, scratch):
 
 @jit
 def low_rank_forces(task, a, mu, nu, xi, t, N, scale, to_u, scratch):
-    """Fill to_u = eta a^T F (b, rank) of fields nu + a mu, times ``scale``, then update a; return the weight decay."""
-    v, v_star, student, teacher, rates = task
+    """Fill to_u = eta to^T F (b, rank) of fields nu + a mu, times ``scale``, then update a; return the weight decay."""
+    v, v_star, student, teacher, rates, to = task
     (lam, dv, F), (K, rank), batch = scratch, a.shape, len(to_u)
     for b in range(batch):
         for k in range(K):
@@ -63,7 +65,7 @@ def low_rank_forces(task, a, mu, nu, xi, t, N, scale, to_u, scratch):
         for r in range(rank):
             to_u[b, r] = 0.0
             for k in range(K):
-                to_u[b, r] += scale * rates[t, 0] * a[k, r] * F[b, k]
+                to_u[b, r] += scale * rates[t, 0] * to[k, r] * F[b, k]
     for k in range(K):
         for r in range(rank):
             a[k, r] *= 1.0 - rates[t, 3] / N
@@ -85,9 +87,13 @@ def _forces(task, V, lam, nu, xi, t, N, scale, F, scratch):
 
 
 @jit
-def direct_steps(W, factor, W_star, X, xi, V, task, work, scratch):
-    """Steps as in ``_sgd.direct_steps``; ``work`` = nu, lam and F, one row for each sample of a batch."""
+def direct_steps(W, factor, W_star, X, xi, pulls, V, task, work, scratch):
+    """Steps as in ``_sgd.direct_steps``; ``work`` = nu, lam and F, one row for each sample of a batch.
+
+    ``pulls`` (steps, rows, rows + static) are those of each step on the rows of W by these and by W_star, or empty.
+    """
     nu, lam, F = work
+    moved = np.empty_like(W[: pulls.shape[1]])
     steps, batch, N = X.shape
     for t in range(steps):
         for b in range(batch):
@@ -95,6 +101,24 @@ def direct_steps(W, factor, W_star, X, xi, V, task, work, scratch):
             fields(W, X[t, b], factor[0], lam[b])
         decay = forces(task, V, lam, nu, xi[t], t, N, 1.0, F, scratch)
         apply_step(W, factor, V[0], X[t], F, F, False, decay, 0.0)
+        if len(moved) > 0:
+            apply_pull(W, factor[0], W_star, pulls[t], moved)
+
+
+@jit
+def apply_pull(W, factor, W_star, pull, moved):
+    """Move the weights factor W by pull/N of all rows; ``moved`` (K, N) is a work array."""
+    K, N = W.shape
+    moved[:] = 0.0
+    for j in range(K):
+        for k in range(pull.shape[1]):
+            row, weight = (W[k], pull[j, k]) if k < K else (W_star[k - K], pull[j, k] / factor)
+            if weight != 0.0:
+                for i in range(N):
+                    moved[j, i] += weight * row[i]
+    for j in range(K):
+        for i in range(N):
+            W[j, i] += moved[j, i] / N
 
 
 @jit

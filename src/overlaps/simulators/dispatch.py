@@ -54,8 +54,9 @@ def specify(
         raise ValueError("rows= with method = 'reduced', which has no inputs; expected method='direct'.")
     if method == "auto":
         smallest, units = sizes[sizes > 0].min(), model.K + model.second_layers.size
-        explicit = model.drift or keep_weights or dtype == "float32" or rows is not None or stride is not None
-        method = "direct" if explicit or smallest <= units else "reduced"
+        pulled = "pull" in model.combinations
+        explicit = (model.drift, pulled, keep_weights, dtype == "float32", rows is not None, stride is not None)
+        method = "direct" if any(explicit) or smallest <= units else "reduced"
     run = partial(SIMULATORS[method], evaluator=evaluator)
     if method == "direct":
         run = partial(run, dtype=dtype or "float64", keep=keep_weights, rows=rows, stride=stride or 1)

@@ -77,7 +77,10 @@ class Samples:
 
     def direct(self, W, factor, W_star, v, X, xi, which, rows):
         """Steps on explicit weights."""
-        _mixed.direct_steps(W, factor, W_star, X, xi, *self._arguments(np.atleast_2d(v), which, rows))
+        pulls, times = np.zeros((0, 0, 0)), (self.step - len(which) + np.arange(len(which))) / self.N
+        if "pull" in self.model.combinations:
+            pulls = np.array([self.model.pulled(t) for t in times])
+        _mixed.direct_steps(W, factor, W_star, X, xi, pulls, *self._arguments(np.atleast_2d(v), which, rows))
 
     def reduced(self, frame, v, root_s, inputs, xi, which, rows, first):
         """Steps in frame coordinates."""
@@ -90,7 +93,8 @@ class Samples:
         if self.adapts:
             base = self.model.model
             functions = base.activation.compiled, base.teacher_activation.compiled
-            task = np.array(base.v), np.array(base.v_star), *functions, rows
+            to = V if self.model.write is None else np.ascontiguousarray(self.model.write.T)
+            task = np.array(base.v), np.array(base.v_star), *functions, rows, to
             static, scratch = base.K + base.M, (np.empty(K), np.empty(K), np.empty((b, K)))
         else:
             rates = np.array([rates.take(n)[0] for rates in self.rates])
