@@ -164,7 +164,9 @@ class MixedSystem(System):
         closure.decay_factor, self.decay_v = decay, 0.0
         self.pull = model.pulled(t) if "pull" in model.combinations else None
         if self.pull is not None and not np.all(np.isfinite(self.pull)):
-            self.refusal = f"the pull at alpha = {alpha:g} is {check.shown(self.pull.tolist())}; expected finite numbers."
+            self.refusal = (
+                f"the pull at alpha = {alpha:g} is {check.shown(self.pull.tolist())}; expected finite numbers."
+            )
 
     def state(self, y, alpha=0.0):
         """``System.state``, with the factors of the schedule on the eigenvalues at alpha."""

@@ -255,8 +255,15 @@ class LowRank(Variants, Immutable):
 @of_state
 @by_name("ov.low_rank(state, a=a, X=X)")
 def low_rank(
-    model: Model, state: State, *, a: ArrayLike, X: ArrayLike, G: ArrayLike | None = None, eta_a: float = 0.0,
-    write: ArrayLike | None = None, pull: ArrayLike | Callable[[float], ArrayLike] | None = None,
+    model: Model,
+    state: State,
+    *,
+    a: ArrayLike,
+    X: ArrayLike,
+    G: ArrayLike | None = None,
+    eta_a: float = 0.0,
+    write: ArrayLike | None = None,
+    pull: ArrayLike | Callable[[float], ArrayLike] | None = None,
 ) -> tuple[LowRank, State]:
     r"""A frozen student plus trained directions, :math:`w_k = w^0_k + \sum_r a_{kr} u_r`, which may have a memory.
 

@@ -61,7 +61,9 @@ def _checked(name, rate, state):
     for alpha in state.alpha + np.array([0.0, 0.5, 1.0]):
         with np.errstate(divide="ignore"):
             value = rate(alpha)
-        check.number(f"{name}({alpha:g})", value, least=0, hint="Try 1/(1 + alpha), or begin from a record at alpha > 0.")
+        check.number(
+            f"{name}({alpha:g})", value, least=0, hint="Try 1/(1 + alpha), or begin from a record at alpha > 0."
+        )
     return rate
 
 

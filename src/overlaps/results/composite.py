@@ -388,6 +388,10 @@ class _Adapted(_Blocks):
         ------
         ValueError
             Another shape, or nan.
+
+        Notes
+        -----
+        The steps of ``solve`` control the errors of the overlaps and of ``eps_g``, and this error through the overlaps.
         """
         model: Any = self.model  # type: ignore[attr-defined]
         K, rank = model.model.K, model.rank
