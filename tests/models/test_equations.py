@@ -144,6 +144,39 @@ def test_tasks_mixed(name):
         np.testing.assert_allclose(total[name], change, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["low_rank", "pull"])
+def test_trained_directions(name):
+    """Written by their amplitudes or by other numbers, pulled or not, with the closure of the adapted network."""
+    model, start, *_ = settings.build(name, "several")
+    base, a, shown = model.model, start.v, model.equations()
+    K, P = base.K, model.places(a)
+    S = P @ start.S @ P.T
+    closure = ov.closure(base, S[:K, :K], S[:K, K:], S[K:, K:])
+    write = a.T if model.write is None else model.write
+    values = {
+        "A": closure.A, "[A,B]": np.hstack([closure.A, closure.B]), "C": closure.C, "a": a, "a^T": a.T,
+        r"\text{write}": write, r"\text{write}^T": write.T,
+    }  # fmt: skip
+    lines = [line.split(" = ") for line in shown.definitions[1].replace("[A, B]", "[A,B]").split(r", \qquad ")]
+    values |= {letter: Formula(terms, values).value for letter, terms in lines}
+    q, r = start.q, start.r
+    values |= {
+        "A_u^T": values["A_u"].T,
+        "B_u^T": values["B_u"].T,
+        "q^l": q,
+        "r^l": r,
+        "r^{lT}": r.mT,
+        r"\tau^l": start.tau,
+    }
+    values |= {"s_l": per_block(base.spectrum.s), "p_l": per_block(base.spectrum.p)}
+    if name == "pull":
+        D, E = np.hsplit(model.pulled(start.alpha), [model.rank])
+        values |= {"D": D, "D^T": D.T, "E": E, "E^T": E.T}
+    for letter, change in zip(("q^l", "r^l"), velocity(model, start), strict=False):
+        np.testing.assert_allclose(Formula(shown.flow[letter], values).value, change, rtol=1e-5, atol=1e-6)
+    assert ("D" in shown.flow["q^l"]) == (r"[D, E] = \text{pull}(\alpha)" in shown.definitions) == (name == "pull")
+
+
 @pytest.mark.parametrize("name", TWO_POINT)
 def test_closed_forms(name):
     """E[g g], E[g' g'] and E[g'' g] of two fields against a polar integral, kink by kink."""

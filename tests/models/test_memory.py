@@ -204,8 +204,17 @@ def test_students_learn_as_without_an_average():
     options = {"schedule": ov.Schedule.step([1.0], [0.4])}
     one, two = step((model, state), **options), step(ov.memory.average(model, state, 0.7), **options)
     np.testing.assert_allclose(two.S, one.S, rtol=0, atol=1e-9)  # two integrations, of different tolerances
-    pair = ov.memory.average(LINEAR.replace(activation="relu", gradient_flow=True), ONE, 0.7)
-    assert step(pair).success  # directions of zero norm are no units
+
+
+@pytest.mark.parametrize("gradient_flow, angle", [(True, 1.0), (False, 1e-7)])
+def test_directions_are_no_units(gradient_flow, angle):
+    """Units with a kink at zero have no gradient, and parallel ones need a second run; displacements are both at first."""
+    model = MODEL.replace(activation="relu", gradient_flow=gradient_flow)
+    Q = [[0.5, 0.5 * (1 - angle)], [0.5 * (1 - angle), 0.5]]
+    state = ov.State.from_overlaps(model, Q=Q, R=[[0.3, 0.2], [0.3, 0.2]], T=UNIT)
+    one, two = ov.solve(model, state, [3.0]), ov.solve(*ov.memory.average(model, state, 0.7), [3.0])
+    assert two.success
+    assert abs(two.eps_g[0] - one.eps_g[0]) < one.eps_floor[0] + two.eps_floor[0]
 
 
 def test_fast_memories_are_none():

@@ -39,6 +39,7 @@ def public():
         "ov.static": static,
         "ov.theory": theory,
         "ov.rules": ov.rules,
+        "ov.memory": ov.memory,
         "ov.latents": ov.latents,
         "ov.covariates": ov.covariates,
     }
@@ -182,7 +183,7 @@ GOOD = {
     "guess": START, "models": MODEL, "starts": START, "until": [1.0], "f": np.cos, "function": abs, "orders": [1, 2],
     "rule": ov.rules.perceptron(), "law": stats.cauchy(scale=0.5), "clip": 0.7, "keep": 0.8, "b": [0.7, 0.4],
     "k": 3, "rho0": 0.1, "path": "kept.npz", "alphas": [0.5, 1.0], "power": 0.5, "tau": 2.0,
-    "steps": 10, "name": "Q", "a": "Q", "run": 0, "i": 0, "feature": 0, "q": 0.5, "v_star": [1.0, 0.6],
+    "steps": 10, "name": "Q", "a": "Q", "run": 0, "i": 0, "feature": 0, "q": 0.5, "strength": 0.1, "v_star": [1.0, 0.6],
 }  # fmt: skip
 S2 = ov.Spectrum([1.5, 0.5])
 SPIKED = {"beta": 0.8, "alpha": 1.0, "r": 1.2}

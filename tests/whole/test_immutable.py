@@ -140,6 +140,9 @@ RECORDS = {
         lambda: ov.low_rank(FLOW, START_APART, a=[[0.3], [0.2]], X=[[0.5]])[0],
         dict(eta_a=0.2),
     ),
+    "LowRank with a memory": (
+        lambda: ov.memory.schedule_free(FLOW, START_APART)[0], dict(pull=np.zeros((4, 8))),
+    ),
     "Fluctuations": (lambda: ov.fluctuations(ov.solve(*LEARNABLE, [0.0, 0.5]), 100), dict(N=200)),
     "EscapeLaw": (
         lambda: ov.theory.escape(ov.committee_machine(2, 2, eta=1.5), "random", 1000, 0.0173, points=256),

@@ -8,8 +8,10 @@ import numpy as np
 
 
 def _same(a, b):
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return np.array_equal(a, b, equal_nan=np.result_type(a, b).kind in "fc")
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return False
     if type(a) is type(b) and isinstance(a, list | tuple):
         return len(a) == len(b) and all(map(_same, a, b))
     if type(a) is type(b) and isinstance(a, dict):

@@ -243,8 +243,8 @@ class MixedSystem(System):
 
     def rounding(self):
         """Rounding error of the mean error at the last evaluation."""
-        tasks, K = self.closure.split(self.S, self.w), self.model.K
-        floors = [rounding_floor(task, S[None], w[None, :K])[0] for _, task, _, S, w in tasks]
+        tasks = self.closure.split(self.S, self.w)
+        floors = [rounding_floor(task, S[None], w[None, : task.K])[0] for _, task, _, S, w in tasks]
         return float(self.closure.shares @ floors)
 
     @property
@@ -281,6 +281,12 @@ class LowRankClosure(MixedClosure):
         P = model.places(a)
         return a, P, np.ascontiguousarray(P @ S @ P.T)
 
+    def split(self, S, w):
+        """The network, as the only task: its closure, model, amplitudes in v, and arguments."""
+        base = self.model.model
+        layers = np.concatenate([base.v, -base.v_star])
+        yield self.closures[0], base, slice(0, base.K * self.model.rank), self._adapted(S, w)[2], layers
+
     def __call__(self, S, w, A, B, C, dv):
         """Fill A, B, C of the directions, and dv with the velocity of a; return the error."""
         base, (a, P, fields) = self.model.model, self._adapted(S, w)
@@ -294,11 +300,6 @@ class LowRankClosure(MixedClosure):
         dv[:] = self.model.eta_a * (gradient - self.decay_factor * base.weight_decay[1] * a.ravel())
         self.slopes = [(a.T @ A0 @ a / base.eta, a.T @ AB / base.eta), gradient]  # whatever forces are written by
         return eps_g
-
-    def check(self, S, w):
-        """Raise ``ValueError`` if the network's closure is not defined."""
-        base = self.model.model
-        self.closures[0].check(self._adapted(S, w)[2], np.concatenate([base.v, -base.v_star]))
 
     def no_jacobian_reason(self, S, least=0.0):
         """Why there are no derivatives."""
