@@ -119,7 +119,7 @@ TOPICS = {  # folder: (title, beginnings of file names)
     "bayes": ("Bayes-optimal learning", ("bayes",)),
     "protocols": (
         "Protocols",
-        ("schedules", "optimal_schedule", "forgetting", "replay", "curriculum", "distillation", "low_rank"),
+        ("schedules", "optimal_schedule", "forgetting", "replay", "curriculum", "distillation", "low_rank", "averages"),
     ),
     "sweeps": ("Sweeps", ("sweep", "batches")),
 }

@@ -140,7 +140,7 @@ def test_every_equation_of_a_paper_is_found_once_by_its_number(paper, last):
 def test_every_name_of_the_vocabulary_has_one_page():
     """The tables of docs/api make a page for each entry; activations that need no call stand there themselves."""
     tables = "\n".join(p.read_text() for p in (ROOT / "docs" / "api").glob("*.md"))
-    modules = {"static", "theory", "rules", "results", "latents", "covariates"}
+    modules = {"static", "theory", "rules", "results", "latents", "covariates", "memory"}
     for name in set(overlaps.__all__) - modules:
         described = re.findall(rf"^(?:   |\.\. py:data:: ){name}$", tables, re.MULTILINE)
         assert len(described) == 1, f"{name} is described {len(described)} times in docs/api"

@@ -158,8 +158,8 @@ def momentum(
 
     References
     ----------
-    Ferbach et al. (2025), arXiv:2505.16098, for linear students on power laws; their gamma_1, gamma_2, gamma_3 and
-    Delta are eta, d eta, gamma/N and c/N here, without factors of their inputs.
+    Ferbach et al. (2025), arXiv:2505.16098, for linear students on power laws: their gamma_1, gamma_2, gamma_3 and
+    Delta are eta, d eta, gamma/N and c/N.
 
     Examples
     --------
