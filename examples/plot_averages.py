@@ -39,7 +39,7 @@ L = 256
 LAW = ov.committee_machine(1, 1, activation="linear", eta=1.0, spectrum=ov.power_law(beta=1.0, L=L))
 ZERO = np.zeros((L, 1, 1))
 BEGIN = ov.State.from_blocks(LAW, q=ZERO, r=ZERO, t=LAW.spectrum.p[:, None, None])
-LATE = np.geomspace(0.1, 50, 61)
+LATE = np.geomspace(0.3, 50, 61)
 laws = {
     "SGD": ov.solve(LAW.replace(eta=0.1), BEGIN, LATE),
     "constant memory": ov.solve(*ov.memory.momentum(LAW, BEGIN, rate=1.0, direct=0.1, gain=0.1), LATE),
@@ -61,9 +61,9 @@ for i, (name, (_, family)) in enumerate(PAIRS.items()):
         runs[name].alpha, error.mean(axis=0), 2 * error.std(axis=0, ddof=1) / np.sqrt(10), fmt="o", color=f"C{i}", ms=4
     )
 left.set(yscale="log", xlabel=r"learning time $\alpha$", ylabel=r"$\epsilon_g$")
-slopes = {name: -np.gradient(np.log(traj.eps_g), np.log(LATE)) for name, traj in laws.items()}
+slopes = {name: -traj.slope() for name, traj in laws.items()}
 for (name, slope), color in zip(slopes.items(), ("k", "C1", "C3"), strict=True):
-    right.plot(LATE, slope, color=color, label=name)
+    right.plot(LATE[1:-1], slope[1:-1], color=color, label=name)
 right.set(xscale="log", xlabel=r"learning time $\alpha$", ylabel=r"local exponent of $\epsilon_g$", ylim=(0, 1.6))
 for ax in (left, right):
     ax.grid(alpha=0.25)

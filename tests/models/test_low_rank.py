@@ -133,6 +133,9 @@ def test_files_labels_and_tables(tmp_path):
     model, start = ov.low_rank(network_, state, **begin, eta_a=0.6)
     traj = ov.solve(model, start, [0.0, 1.0, 2.0])
     runs = ov.simulate(model, N=60, alpha=traj.alpha, rng=1, runs=2, start=start)
+    kept = ov.simulate(model, N=60, alpha=traj.alpha, rng=1, runs=2, start=start, keep_weights=True)
+    directions, a = kept.final_weights(1)
+    assert directions.shape == (2, 60) and np.array_equal(a, kept.a[1, -1])
     for result in (traj, runs):
         result.save(tmp_path / "result.npz")
         for given in (None, model):

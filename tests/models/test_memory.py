@@ -1,4 +1,4 @@
-"""Directions that pull on each other: golden numbers, an oracle of all overlaps, programs of users, limits, bad input."""
+"""Directions that pull on each other: golden numbers, an oracle of all overlaps, programs, limits, bad input."""
 
 import numpy as np
 import oracles
@@ -17,7 +17,7 @@ UNIT = np.eye(2)
 
 
 def pulled_families():
-    """w and its average pull on each other, and teachers on both; in displacements from the start."""
+    """Weights and their average pull on each other, and teachers on both; in displacements from the start."""
     D = np.array([[-0.3, 0.2], [0.4, -0.5]])
     of_start, of_teachers = D.sum(axis=1, keepdims=True), np.concatenate([0.1 * UNIT, np.full((2, 2), -0.05)])
     pull = np.concatenate([np.kron(np.concatenate([D, of_start], axis=1), UNIT), of_teachers], axis=1)
@@ -104,7 +104,10 @@ def gram_flow(model, gram, read, write, pull, alpha):
 def test_an_oracle_that_has_all_overlaps():
     """Plain overlaps of all rows, without eigenvalues in them and without displacements; averages by quadrature."""
     model, gram, read, write, pull = generic()
-    at = lambda alpha: (1 + 0.4 * np.sin(alpha)) * pull
+
+    def at(alpha):
+        return (1 + 0.4 * np.sin(alpha)) * pull
+
     state = ov.State.from_blocks(model, q=gram[:, 3:5, 3:5], r=gram[:, 3:5, 5:], t=gram[:, 5:, 5:])
     pair = ov.low_rank(model, state, a=read, X=gram[:, :3, :3], G=gram[:, :3, 3:], write=write, pull=at)
     end = ov.solve(*pair, [0.0, 1.5], **TIGHT)[1]
@@ -208,7 +211,7 @@ def test_students_learn_as_without_an_average():
 
 @pytest.mark.parametrize("gradient_flow, angle", [(True, 1.0), (False, 1e-7)])
 def test_directions_are_no_units(gradient_flow, angle):
-    """Units with a kink at zero have no gradient, and parallel ones need a second run; displacements are both at first."""
+    """A unit of norm zero has no kinked gradient, parallel ones take a second run; displacements are both at first."""
     model = MODEL.replace(activation="relu", gradient_flow=gradient_flow)
     Q = [[0.5, 0.5 * (1 - angle)], [0.5 * (1 - angle), 0.5]]
     state = ov.State.from_overlaps(model, Q=Q, R=[[0.3, 0.2], [0.3, 0.2]], T=UNIT)
@@ -247,7 +250,7 @@ def test_a_weight_decay_is_a_pull_to_zero():
 
 
 def test_closed_forms_of_linear_units():
-    """Twice eps_g: the floor of SGD eta sigma^2/(2 - eta), that of its average c/(c + eta) of it; means without noise."""
+    """Twice eps_g: the floor of SGD eta sigma^2/(2 - eta), of its average c/(c + eta) of it; without noise means."""
     floor, pair = 0.6 * 0.25 / 1.4, ov.memory.average(LINEAR, ONE, 0.25)
     end = ov.solve(*pair, [80.0], rtol=1e-9)
     assert 2 * end.eps_g[0] == pytest.approx(floor, rel=1e-8)
@@ -346,7 +349,7 @@ def test_files_and_text(tmp_path):
         else:
             with pytest.raises(ValueError, match=r"pull is a function of the user.*load\(path, model="):
                 ov.load(path)
-            with pytest.raises(ValueError, match="a function of the user .its pull., which a text"):
+            with pytest.raises(ValueError, match="or a pull., which a text"):
                 ov.results.labelled.model_of(traj.to_xarray())
     assert repr(model).endswith("rank=4, eta_a=0, write, pull(alpha))") and "0.5" in repr(
         ov.memory.average(MODEL, STATE, 0.5)[0].pull
@@ -354,11 +357,17 @@ def test_files_and_text(tmp_path):
 
 
 def test_bad_input():
-    low_rank = lambda **x: ov.low_rank(MODEL, STATE, a=UNIT, X=np.zeros((2, 2)), **x)
+
+    def low_rank(**memory):
+        return ov.low_rank(MODEL, STATE, a=UNIT, X=np.zeros((2, 2)), **memory)
+
     blind = MODEL.replace(spectrum=ov.Spectrum([1.0, 0.0], [0.5, 0.5]))
     blocks = ov.State.from_blocks(blind, q=[UNIT / 2] * 2, r=[0 * UNIT] * 2, t=[UNIT / 2] * 2)
     E = np.concatenate([np.zeros((2, 4)), UNIT], axis=1)
-    nan_later = lambda alpha: E if alpha == 0 else np.nan * E
+
+    def nan_later(alpha):
+        return E if alpha == 0 else np.nan * E
+
     for call, message in (
         (lambda: low_rank(write=np.zeros((1, 2))), "write has shape"),
         (

@@ -1,5 +1,7 @@
 """The flow of tasks mixed in one step, and of inputs whose variances change: a weighted mean of flows."""
 
+from typing import Any
+
 import numpy as np
 
 from .._base import check
@@ -131,6 +133,7 @@ class MixedSystem(System):
 
     kernel = None
     held: np.ndarray | None = None  # fixed shares, in place of those at each time
+    pull: Any = None  # that of directions on each other
 
     def __init__(self, model, start, evaluator=None, duplicate_units=None, *, keep_psd=False):
         self.etas = np.array([task.eta for task in model.tasks])

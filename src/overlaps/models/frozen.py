@@ -211,8 +211,8 @@ class LowRank(Variants, Immutable):
             value = check.array(name, self.pulled(alpha), shape, "Columns: directions, frozen students, teachers.")
             if np.any(value[:, self.rank :]) and self.model.spectrum.s.min() == 0:
                 raise ValueError(
-                    f"{name} has entries in the columns of frozen students or teachers, and an eigenvalue of the inputs "
-                    "is 0, where a state has no overlaps of teachers; expected zeros there, or eigenvalues > 0."
+                    f"{name} has entries in the columns of frozen students or teachers, and an eigenvalue of the "
+                    "inputs is 0, where a state has no overlaps of these; expected zeros there, or eigenvalues > 0."
                 )
 
     def __getattr__(self, name):
@@ -255,16 +255,9 @@ class LowRank(Variants, Immutable):
 @of_state
 @by_name("ov.low_rank(state, a=a, X=X)")
 def low_rank(
-    model: Model,
-    state: State,
-    *,
-    a: ArrayLike,
-    X: ArrayLike,
-    G: ArrayLike | None = None,
-    eta_a: float = 0.0,
-    write: ArrayLike | None = None,
-    pull: ArrayLike | Callable[[float], ArrayLike] | None = None,
-) -> tuple[LowRank, State]:
+    model: Model, state: State, *, a: ArrayLike, X: ArrayLike, G: ArrayLike | None = None, eta_a: float = 0.0,
+    write: ArrayLike | None = None, pull: ArrayLike | Callable[[float], ArrayLike] | None = None,
+) -> tuple[LowRank, State]:  # fmt: skip
     r"""A frozen student plus trained directions, :math:`w_k = w^0_k + \sum_r a_{kr} u_r`, which may have a memory.
 
     The directions learn with the model's eta, the amplitudes are fixed or learn like a second layer,
@@ -305,7 +298,7 @@ def low_rank(
         Weights b with which the forces of the K units reach the directions; the transpose of a by default.
     pull : array_like, shape (rank, rank + K + M), or callable, optional
         Pull (D, E) per unit alpha, or a function of alpha (a float) that returns one. Columns are directions, frozen
-        students, teachers. Rates of a schedule and gradients do not multiply it.
+        students, teachers. A schedule on eta does not multiply it.
 
     Returns
     -------

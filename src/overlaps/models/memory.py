@@ -1,7 +1,7 @@
 """Optimisers with a memory of order N steps: families of vectors that pull on each other, beside the students.
 
-Each function returns a pair for ``solve`` and ``simulate``, from :func:`overlaps.low_rank`: the weights of the state are
-frozen, and the families are displacements from them, of K vectors each, which begin at zero. A memory of a finite
+Each function returns a pair for ``solve`` and ``simulate``, from :func:`overlaps.low_rank`: the weights of the state
+are frozen, and the families are displacements from them, of K vectors each, which begin at zero. A memory of a finite
 number of steps only multiplies the learning rate.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["anchor", "average", "momentum", "schedule_free"]
 Rate: TypeAlias = float | Schedule | Callable[[float], float]
 
 
-class VaryingPull(Immutable):
+class VaryingPull(Immutable, repr=True):
     """A pull ``fixed`` + rate(alpha) ``varying`` as a function of alpha; its rate is a Schedule or another function."""
 
     fixed: Any
@@ -31,9 +31,6 @@ class VaryingPull(Immutable):
 
     def __call__(self, alpha):
         return self.fixed + self.rate(alpha) * self.varying
-
-    def __repr__(self):
-        return f"{check.shown(self.fixed.tolist())} + {check.shown(self.rate)} * {check.shown(self.varying.tolist())}"
 
 
 def _families(model, state, read, write, varying, rate, fixed=0.0):
@@ -58,12 +55,10 @@ def _checked(name, rate, state):
     """A rate >= 0; a function is called at three times."""
     if not callable(rate):
         return check.number(name, rate, least=0)
-    for alpha in state.alpha + np.array([0.0, 0.5, 1.0]):
+    hint = "Try 1/(1 + alpha), or begin from a record at alpha > 0."
+    for alpha in check.state(state, "state").alpha + np.array([0.0, 0.5, 1.0]):
         with np.errstate(divide="ignore"):
-            value = rate(alpha)
-        check.number(
-            f"{name}({alpha:g})", value, least=0, hint="Try 1/(1 + alpha), or begin from a record at alpha > 0."
-        )
+            check.number(f"{name}({alpha:g})", rate(alpha), least=0, hint=hint)
     return rate
 
 
@@ -72,7 +67,8 @@ def _checked(name, rate, state):
 def average(model: Model, state: State, rate: Rate) -> tuple[LowRank, State]:
     r"""SGD and, beside it, an average of its weights (EMA): :math:`\bar w \mathrel{+}= (c/N) (w - \bar w)`.
 
-    A constant rate c forgets exponentially, over N/c steps. :math:`c = 1/(1 + \alpha)` weights all steps equally (Polyak).
+    A constant rate c forgets exponentially, over N/c steps. With :math:`c = 1/(1 + \alpha)` all steps have the same
+    weight (Polyak).
 
     Parameters
     ----------

@@ -393,13 +393,12 @@ class _Adapted(_Blocks):
         -----
         The steps of ``solve`` control the errors of the overlaps and of ``eps_g``, and this error through the overlaps.
         """
-        model: Any = self.model  # type: ignore[attr-defined]
-        K, rank = model.model.K, model.rank
+        K, rank = self.v.shape[-2:]
         if check.axes("a", a) == 1:
             hint = f"One number for each family of K = {K} directions; or amplitudes ({K}, {rank})."
             a = np.kron(check.array("a", a, (rank // K,), hint), np.eye(K))
         a = check.array("a", a, (K, rank))
-        return _error(*replace(self, v=np.broadcast_to(a, self.v.shape)).network())  # type: ignore[attr-defined]
+        return _error(*replace(self, v=np.broadcast_to(a, self.v.shape)).network())
 
 
 class LowRankTrajectory(_Adapted, Trajectory, kw_only=True):

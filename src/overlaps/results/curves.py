@@ -364,5 +364,5 @@ class Runs(Statistics, _Curves, kw_only=True):
         run = check.index("run", run, len(self))
         if self.final_W is None:
             raise ValueError("the weights of these runs were not stored; simulate with keep_weights=True.")
-        reached = np.flatnonzero(np.isfinite(self.v[run]).all(axis=-1))
+        reached = np.flatnonzero(np.isfinite(self.v[run]).all(axis=(*range(1, self.v.ndim - 1),)))
         return self.final_W[run], self.v[run, reached[-1] if reached.size else 0]

@@ -32,8 +32,8 @@ def described(model):
         shares = schedule_recipe(model.shares) if model.schedules else model.shares.tolist()
         return {"mixed": list(headers), "shares": shares, "readouts": _listed(model.heads)}, arrays
     if isinstance(model, LowRank):
-        (header, arrays), (memory, more) = described(model.model), _memory(model)
-        return header | {"low_rank": [model.rank, model.eta_a]} | memory, arrays | more
+        (header, arrays), (recipes, memory) = described(model.model), _memory(model)
+        return header | {"low_rank": [model.rank, model.eta_a, *recipes]}, arrays | memory
     spectrum, roles = model.spectrum, ("activation", "teacher_activation")
     values = {f.name: getattr(model, f.name) for f in fields(model) if f.name not in {*roles, "spectrum", "features"}}
     arrays = {f"model.{name}": x for name, x in values.items() if isinstance(x, np.ndarray)}
@@ -75,10 +75,10 @@ def model_from_text(text):
     except Refused:
         first = header.get("mixed", [header])[0]
         name = first["features"] if "features" in first else first["model"]["activation"]
-        name = "its pull" if "low_rank.values" in header["arrays"] else f"{name} or its partner"
+        name += " or its partner, or a pull" if "low_rank" in header else " or its partner"
         raise ValueError(
-            f"the model has a function of the user ({name}), which a text cannot contain; construct the "
-            "model by the original call."
+            f"the model has a function of the user ({name}), which a text cannot contain; construct the model by the "
+            "original call."
         ) from None
 
 
@@ -89,7 +89,9 @@ def model_from_header(header, data):
         shares = header["shares"]
         return Mixed(models, schedule_of(shares, None) if isinstance(shares, dict) else shares, header["readouts"])
     if "low_rank" in header:
-        return LowRank(model_from_header(_network(header), data), *header["low_rank"], *_memory_of(header, data))
+        (rank, eta_a, *recipes), arrays = header["low_rank"], inside(data, "low_rank.")
+        network = model_from_header(_network(header), data)
+        return LowRank(network, rank, eta_a, arrays.get("write"), _pull(recipes, arrays))
     options = dict(header["model"])
     for role in ("activation", "teacher_activation"):
         maker, parameter = header.get("recipes", {}).get(role, (None, None))  # missing in early files
@@ -135,14 +137,10 @@ def check_same(model, header, data):
             check_same(task, entry, inside(data, f"task{i}/"))
         return
     if "low_rank" in header:
-        saved = inside(data, "low_rank.")
-        memory, arrays = _memory(model) if isinstance(model, LowRank) else ({}, {})
-        arrays = {name.removeprefix("low_rank."): x for name, x in arrays.items()}
-        same = isinstance(model, LowRank) and [model.rank, model.eta_a] == header["low_rank"]
-        same = same and memory.get("pull_rate") == header.get("pull_rate") and {*arrays} == {*saved}
-        if not same or not all(
-            x.shape == saved[name].shape and np.allclose(x, saved[name], rtol=1e-10) for name, x in arrays.items()
-        ):
+        given, arrays = described(model) if isinstance(model, LowRank) else ({}, {})
+        saved, arrays = inside(data, "low_rank."), inside(arrays, "low_rank.")
+        same = given.get("low_rank") == header["low_rank"] and {*arrays} == {*saved}
+        if not same or not all(x.shape == saved[i].shape and np.allclose(x, saved[i]) for i, x in arrays.items()):
             raise Refused(f"model = {check.shown(model)}; expected the LowRank that was saved.")
         check_same(model.model, _network(header), data)
         return
@@ -179,32 +177,28 @@ def check_same(model, header, data):
 
 def _network(header):
     """Return the header of the network of a LowRank."""
-    return {name: x for name, x in header.items() if name not in ("low_rank", "pull_rate")}
+    return {name: x for name, x in header.items() if name != "low_rank"}
 
 
 def _memory(model):
-    """Describe write and pull of a LowRank: (entries of the header, arrays); a function by its values at a few times."""
-    arrays = {} if model.write is None else {"low_rank.write": model.write}
-    if model.pull is None:
-        return {}, arrays
-    if not callable(model.pull):
-        return {}, arrays | {"low_rank.pull": model.pull}
-    arrays["low_rank.values"] = np.array([model.pulled(t) for t in PROBES[2:]])
-    if not model.schedules or any(piece.kind == "function" for piece in model.schedules[0].pieces):
-        return {}, arrays
-    arrays |= {"low_rank.fixed": model.pull.fixed, "low_rank.varying": model.pull.varying}
-    return {"pull_rate": schedule_recipe(model.pull.rate)}, arrays
+    """Describe write and pull of a LowRank: (recipe of a schedule in a list, arrays); a function by a few values."""
+    pull, named = model.pull, [f for f in model.schedules if all(piece.function is None for piece in f.pieces)]
+    arrays = {"write": model.write, "pull": pull}
+    if callable(pull):
+        arrays["pull"] = np.array([model.pulled(t) for t in PROBES[2:]])
+    if named:
+        arrays |= {"fixed": pull.fixed, "varying": pull.varying}
+    return [*map(schedule_recipe, named)], {f"low_rank.{name}": x for name, x in arrays.items() if x is not None}
 
 
-def _memory_of(header, data):
-    """Return write and pull of a LowRank that a header and arrays describe."""
-    arrays = inside(data, "low_rank.")
+def _pull(recipes, arrays):
+    """Return the pull of a LowRank that a file describes."""
+    if recipes:
+        return VaryingPull(arrays["fixed"], arrays["varying"], schedule_of(recipes[0], None))
     pull = arrays.get("pull")
-    if "pull_rate" in header:
-        pull = VaryingPull(arrays["fixed"], arrays["varying"], schedule_of(header["pull_rate"], None))
-    elif "values" in arrays:
+    if pull is not None and pull.ndim == 3:
         raise Refused("the pull is a function of the user, which is not in the file; pass load(path, model=...).")
-    return arrays.get("write"), pull
+    return pull
 
 
 def _listed(heads):

@@ -4,8 +4,8 @@ Both cases train rows W with fields lam (b, .) beside static rows with fields nu
 V and in the tuple ``task``. For several tasks V (n, K) holds the second layers, one for each task or one for all, and
 the task is (which, v_star, student, teachers, rates): ``which`` (steps, batch) is the index of the task of each sample,
 ``v_star`` (n, M) and ``teachers`` (n) belong to the teachers, ``rates`` (n, steps, 4) are as in ``_sgd``. For
-directions V (K, rank) holds the amplitudes, and the task is (v, v_star, student, teacher, rates, to) of the network, with to (K, rank) by which
-forces reach the directions: V itself, or other numbers.
+directions V (K, rank) holds the amplitudes, and the task is (v, v_star, student, teacher, rates, to) of the network;
+forces reach the directions by to (K, rank), V itself or other numbers.
 ``frame`` is (teachers, students) as in ``_reduced``; the forces are divided by b N there.
 """
 

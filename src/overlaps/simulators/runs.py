@@ -128,9 +128,10 @@ def simulate(
     method : {"auto", "reduced", "direct"}
         "direct" uses explicit weights and inputs: cost of one step ~ b N (K + M) for b samples, or tokens. "reduced"
         draws the overlaps from the same law without weights: cost ~ L (K + M) (K + b) K at any N, and L (K + M)^2 for
-        b = 1. "auto" is "reduced" if all blocks are larger than K + M, and "direct" otherwise, as well as for the hidden
-        manifold, for ``dtype="float32"``, for directions that are pulled (``ov.memory``) and for teachers that drift:
-        these leave the frame of "reduced", and records have T at its stationary value. For the hidden manifold
+        b = 1. "auto" is "reduced" if all blocks are larger than K + M,
+        and "direct" otherwise, as well as for the hidden manifold, for ``dtype="float32"``, for directions with a pull
+        (``ov.memory``) and for teachers that drift: these leave the frame of "reduced", and records have T at its
+        stationary value. For the hidden manifold
         "reduced" is the Gaussian law at the eigenvalues of the limit: no features, and starts are States.
     runs : int
         Independent runs.
