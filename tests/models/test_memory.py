@@ -296,6 +296,8 @@ def test_equal_families_are_not_equal_students():
     assert "Equal students" not in traj.message and abs(traj.reading_error([0, 1])[0] - traj.eps_g[0]) > 0.01
     twins = ov.State.from_overlaps(MODEL, Q=np.full((2, 2), 0.5), R=np.full((2, 2), 0.2), T=UNIT)
     assert "Equal students" in ov.solve(MODEL, twins, [1.0]).message
+    with pytest.raises(ValueError, match="students that differ"):  # families of those would separate by rounding
+        ov.memory.average(MODEL, twins, 0.5)
 
 
 def test_the_time_is_that_of_the_record():

@@ -10,14 +10,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .._base import Immutable, by_name, check
+from .._base import Immutable, by_name, check, public_dir
 from .features import check_features
 from .frozen import LowRank, directions
 from .model import Model
 from .schedule import Schedule
+from .start import duplicate_units
 from .state import State, of_state
 
 __all__ = ["anchor", "average", "momentum", "schedule_free"]
+__dir__ = public_dir(__name__)
 
 Rate: TypeAlias = float | Schedule | Callable[[float], float]
 
@@ -48,7 +50,10 @@ def _families(model, state, read, write, varying, rate, fixed=0.0):
     fixed, varying = matrix(fixed), matrix(varying)
     pull = VaryingPull(fixed, varying, rate) if callable(rate) else fixed + rate * varying
     a, write = np.kron([read], unit), np.kron(np.transpose([write]), unit)
-    return directions(model, state, a, np.zeros((n * K, n * K)), write=write, pull=pull, begin=begin)
+    pair = directions(model, state, a, np.zeros((n * K, n * K)), write=write, pull=pull, begin=begin)
+    if duplicate_units(model, state.on(model)) is not None:
+        raise check.refused("state", state, "students that differ, because rounding would separate equal ones.")
+    return pair
 
 
 def _checked(name, rate, state):
@@ -89,7 +94,8 @@ def average(model: Model, state: State, rate: Rate) -> tuple[LowRank, State]:
     Raises
     ------
     ValueError
-        A rate that is negative or not finite at the start; weight decay; what :func:`overlaps.low_rank` refuses.
+        A rate that is negative or not finite at the start; weight decay; equal students; what :func:`overlaps.low_rank`
+        refuses.
 
     Notes
     -----
