@@ -125,7 +125,7 @@ def weights(N, rng):
 
 
 def program(name, N, steps, rng):
-    """SGD with a memory as programs write it: Q and R of the network, and the error of the weights that are evaluated."""
+    """SGD with a memory as programs write it: Q and R of the network, and the error of what is evaluated."""
     w, teacher = weights(N, rng)
     x = other = w.copy()
     if name == "heavy ball":
