@@ -169,7 +169,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "late": ("sums", "solve_many"),
     "sums": ("plateaus", *GROUPS.finite_N),
     "certify": ("solve_many",),
-    "step": ("drift", "late", "certify", STRUCTURED, "method = 'reduced'", "plateaus", *GROUPS.finite_N),
+    "step": ("drift", "pull", "late", "certify", STRUCTURED, "method = 'reduced'", "plateaus", *GROUPS.finite_N),
 }  # fmt: skip
 # Features that a feature includes.
 IMPLIED = {
