@@ -270,7 +270,7 @@ class PathCoefficients:
                 resolved = 1 / (1 + EXPANSION.min_resolved_C * unknowns.model.eta**2 / size)
                 block = products[:, : len(forces), : len(forces)]
                 block += resolved * (forces - block)
-            D, *groups = self.increments(unknowns.blocks(tangent.y), tangent.C, products) / size
+            D, *groups = tangent.noise(self.increments(unknowns.blocks(tangent.y), tangent.C, products)) / size
             values.append((tangent.dense(), D, np.array(groups), np.log(size)))
         return [(t, x, *v) for t, x, v in zip(times.tolist(), tangents, values, strict=True)]
 

@@ -11,6 +11,7 @@ from ..flow.mixed import MixedSystem, is_mixed
 from ..flow.system import System
 from ..gaussian.two_point import ERF
 from ..models.state import gram
+from .fixed_norms import mean_of_scaling, second_derivative
 from .noise_covariance import degree, teachers
 
 
@@ -90,7 +91,9 @@ class Tangent:
         self.eps_g = self.system.close(self.y)
         self.S, self.w = self.system.S.copy(), self.system.w.copy()
         self.A, self.B, self.C = self.system.A.copy(), self.system.B.copy(), self.system.C.copy()
-        self.dv, self.products = self.system.dv.copy(), np.zeros((0, 0))  # Cov(phi), for learning rules
+        self.dv = self.system.dv.copy()
+        # at nodes of a path: Cov(phi), for learning rules, and the first argument of ``noise``, for spheres
+        self.products = self.D = np.zeros((0, 0))
         *slopes, rate, rate_v = self.system.slopes
         self.slopes = [x / y for x, y in zip(slopes, (rate, rate, rate_v), strict=True)]
         self.rounding = self.system.rounding()
@@ -169,8 +172,25 @@ class Tangent:
 
     def dense(self):
         """J (n, n) of dz/dalpha; the flow of teachers is zero."""
+        return self.on_spheres(self._free(), np.eye(self.unknowns.size))
+
+    def on_spheres(self, change, dz):
+        """Changes (n, m) of the velocity along dz (n, m); ``change`` are those without the constraint of spheres."""
+        sphere, n = self.jacobian.sphere, self.y.size
+        return change if sphere is None else np.concatenate([sphere.projected(change[:n], dz[:n]), change[n:]])
+
+    def noise(self, D):
+        """Covariances (m, n, n) of the increments of one step, from those without the constraint of spheres, D."""
+        if self.jacobian.sphere is None:
+            return D
+        self.D = D[0]
+        P = self.on_spheres(np.eye(self.unknowns.size), np.zeros(D.shape[-2:]))
+        return P @ D @ P.T
+
+    def _free(self):
+        """``dense`` without the constraint of spheres."""
         u, system = self.unknowns, self.system
-        J = self.jacobian.dense()
+        J = self.jacobian.free()
         if not u.teachers:
             return J
         n, L = len(J), u.L
@@ -248,9 +268,15 @@ class Tangent:
                 source[i, j] = source[j, i] = u.s**2 * dt
             A, B, C, dv = change
             second += 2 * self._flow(covariance[:n], source, A, B, np.zeros_like(C), np.zeros_like(dv))
+        steps, sphere = self._steps(), self.jacobian.sphere
+        if sphere is not None:
+            free = self._flow(self.y, system.source, self.A, self.B, self.C, self.dv)
+            steps = sphere.projected(steps[:, None], np.zeros((n, 1)))[:, 0]
+            steps += mean_of_scaling(sphere, self.D[:n, :n] + np.outer(free, free))
+            second = second_derivative(sphere, second, self._free()[:n], Sigma)
         velocity = system.rhs(0.0, self.y)
         result = np.zeros(u.size)
-        result[:n] = second / 2 + self._steps() - J[:n, :n] @ velocity / 2
+        result[:n] = second / 2 + steps - J[:n, :n] @ velocity / 2
         return result, curvature[-1]
 
     def _steps(self):

@@ -105,6 +105,11 @@ class Jacobian:
 
     def dense(self):
         """The matrix (n, n)."""
+        J = self.free()
+        return J if self.sphere is None else self.sphere.projected(J, np.eye(len(J)))
+
+    def free(self):
+        """The matrix (n, n) without the constraint of spheres."""
         J = self.F @ self.G
         L, entries = self.system.shape[0], self.system.packing.entries
         blocks = np.arange(entries * L).reshape(entries, L)
@@ -114,7 +119,7 @@ class Jacobian:
             J[blocks, entry] += self.frozen(unit)[blocks]
         v = np.arange(entries * L, len(J))
         J[v, v] -= self.system.decay_v
-        return J if self.sphere is None else self.sphere.projected(J, np.eye(len(J)))
+        return J
 
     def operator(self):
         """The same as a LinearOperator, O(L) per product."""
@@ -158,9 +163,13 @@ class _Sphere:
         noise = system.second_order * spectrum.mean * np.diag(system.C) / 2
         self.mu = (np.sum(A * S[:K, :K], axis=1) + np.sum(B * S[:K, K:], axis=1) + noise) / self.norms
 
+    def multipliers(self, change, dy):
+        """Changes (K, m) of mu along dy (n, m), from those of the velocity without the constraint, ``change``."""
+        return (self.reads @ change / 2 - self.mu[:, None] * (self.reads @ dy)) / self.norms[:, None]
+
     def projected(self, change, dy):
         """Changes (n, m) of the velocity on spheres along dy (n, m), from those without the constraint, ``change``."""
-        dmu = (self.reads @ change / 2 - self.mu[:, None] * (self.reads @ dy)) / self.norms[:, None]
+        dmu = self.multipliers(change, dy)
         return change - self.W.T @ dmu * self.y[:, None] - (self.W.T @ self.mu)[:, None] * dy
 
     def back(self, y):

@@ -129,7 +129,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "batches": ("theory.linear.reduce",),
     "flow": ("critical_eta", *GROUPS.finite_N),
     "sphere": (
-        "classes", "Mixed", "low_rank", "distilled", "late", STRUCTURED, *GROUPS.finite_N, "optimal_schedule",
+        "classes", "Mixed", "low_rank", "distilled", "late", STRUCTURED, "optimal_schedule",
         *GROUPS.theory[1:],
     ),
     "drift": (
