@@ -23,6 +23,7 @@ from ..models import Model, State
 from ..models.features import check_features
 from ..models.state import of_state
 from ..results.curves import first_below
+from ..stability.equator import hidden, on_equator
 from ..stability.fixed_points import fixed_point
 from ..stability.linear import growing_rates
 from ..stability.symmetry import is_even, mean_overlaps
@@ -194,19 +195,23 @@ def escape(
     base = drawn if isinstance(start, str) else replace(start, alpha=0.0)
     if np.ptp(base.v) > 1e-12 * np.max(np.abs(base.v)):
         raise ValueError("the students have different second layers; expected equal v: no symmetry holds a plateau.")
-    reference = _symmetric(model, base)
-    _check_equivalent(model, reference)
-    plateau = _plateau(model, reference)
+    signs = is_even(model) or on_equator(model, base) is not None
+    reference = _symmetric(model, base, signs)
+    if model.K > 1:
+        _check_equivalent(model, reference, signs)
+    plateau = _plateau(model, reference, signs)
     error = _error(model, plateau)
     level = error / 2 if level is None else level
     if level >= error:
         raise ValueError(f"level = {level:g}; expected below the error of the plateau, {error:.6g}.")
     unknowns = Unknowns(model, reference, False)
     pack = unknowns.system.pack
+    if model.K == 1 and signs and (reason := hidden(model, plateau)):
+        raise ValueError(f"{reason}.")
     rates, left = _growing(unknowns, pack(plateau))
     modes, rate = len(left), float(np.linalg.eigvals(rates).real.max())
     end, field_points = ESCAPE.path_length / rate, FieldPoints.of(model, points, rng, ESCAPE.moment_tol)
-    G0, kappa = _noise(model, reference, unknowns, end, rates, left, field_points)
+    G0, kappa = _noise(model, reference, unknowns, end, rates, left, field_points, signs)
     Sigma = start_covariance(Unknowns(model, drawn if scale else random_mean(model, 1.0), False))
     c0 = G0 @ Sigma @ G0.T
     variance, shift = (c0 + kappa, np.zeros(modes)) if isinstance(start, str) else (
@@ -226,30 +231,33 @@ def escape(
     return EscapeLaw(N, level, rate, modes, float(np.trace(np.linalg.solve(c0, kappa)) / modes), error, np.sort(exits))
 
 
-def _symmetric(model, state):
-    """The state averaged over permutations of the students, and over their signs where g is even."""
-    q, r = _over_students(model, state.q, state.r)
+def _symmetric(model, state, signs):
+    """The state averaged over permutations of the students, and over their ``signs``."""
+    q, r = _over_students(model, state.q, state.r, signs)
     return replace(state, q=q, r=r, v=np.full_like(state.v, state.v.mean()), alpha=0.0)
 
 
-def _check_equivalent(model, reference):
+def _check_equivalent(model, reference, signs):
     """Refuse learning rules that drive equal units in different ways: their plateau is not symmetric."""
     system = Unknowns(model, reference, False).system
     dy = system.rhs(0.0, system.pack(reference))
     q, r, v = system.unpack(dy)
     v = np.mean(v, axis=-1, keepdims=True) + 0 * v
-    q, r = _over_students(model, q, r)
+    q, r = _over_students(model, q, r, signs)
     if np.max(np.abs(dy - system.packing.pack(q, r, v))) > ESCAPE.equivalence_tol * np.max(np.abs(dy)):
         raise ValueError(f"{model} drives equal students in different ways; expected a rule that treats them alike.")
 
 
-def _over_students(model, q, r):
-    """Overlaps q (L, K, K), r (L, K, M) averaged over permutations of the students; over signs if g is even."""
-    return mean_overlaps(q, r, [np.arange(model.K)], [is_even(model)])
+def _over_students(model, q, r, signs):
+    """Overlaps q (L, K, K), r (L, K, M) averaged over permutations of the students, and over ``signs`` if true.
+
+    That is where g is even, and for one student on the equator.
+    """
+    return mean_overlaps(q, r, [np.arange(model.K)], [signs])
 
 
-def _plateau(model, reference):
-    """The fixed point at the end of the symmetric path.
+def _plateau(model, reference, signs):
+    """The fixed point at the end of the symmetric path, averaged over the ``signs`` of students, too.
 
     Rounding breaks the symmetry of the path before it is at rest. The plateau is therefore the fixed point that
     Newton's method finds from two successive doublings of the time, if eps_g of the path is close to its own.
@@ -261,7 +269,7 @@ def _plateau(model, reference):
             path = solve(model, state, [length - begin])
             if not path.success:
                 raise ValueError(f"the symmetric path ends on no plateau: {path.message}")
-            begin, state = length, _symmetric(model, path[0])
+            begin, state = length, _symmetric(model, path[0], signs)
             point = fixed_point(model, state)
         y = pack(state)
         at_rest = np.max(np.abs(unknowns.system.rhs(0.0, y))) < ESCAPE.rest_tol * model.eta * np.max(np.abs(y))
@@ -308,12 +316,12 @@ def _growing(unknowns, y):
     return W @ J @ V, W
 
 
-def _noise(model, reference, unknowns, end, rates, left, field_points):
+def _noise(model, reference, unknowns, end, rates, left, field_points, signs):
     """G (n_u, n) at the start, in an orthonormal basis, and kappa (n_u, n_u) in the same."""
     path = solve(model, reference, [0.0, end])
 
     def pack(q, r, v):  # averaged again: removes rounding, which grows along the path
-        return unknowns.packing.pack(*_over_students(model, q, r), v)
+        return unknowns.packing.pack(*_over_students(model, q, r, signs), v)
 
     terms = PathCoefficients(unknowns, Path(path, pack), field_points)
     modes, n = left.shape

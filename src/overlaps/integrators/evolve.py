@@ -42,7 +42,15 @@ class SecondRunOptions(NamedTuple):
     sobol_atol: float = 1e-2
 
 
+class EquatorOptions(NamedTuple):
+    """When a run has stayed where students have no overlap with the teachers."""
+
+    max_overlap: float = 1e-6  # |r| relative to the largest norms that counts as none: that of N = 10^12. Larger: starts.
+    least_share: float = 0.99  # Share of the interval. Smaller: runs with a long plateau that learn in the end.
+
+
 SECOND_RUN = SecondRunOptions()
+EQUATOR = EquatorOptions()
 
 
 def evolve(
@@ -123,7 +131,7 @@ def evolve(
         model=model, schedule=schedule, alpha=reached, q=q, v=v, **{"m": None} | model.split_rows(r),
         tau=start.tau, T=teachers_at(model, start.tau, start.T, schedule, reached), h=start.h, nu=start.nu,
         success=run.success, stopped=bool(run.success and reached[-1] < times[-1]), nfev=run.nfev,
-        message=run.message + closure_note(system.closure, system.C),
+        message=run.message + closure_note(system.closure, system.C) + equator_note(model, start, reached, r, run),
         method=solver.__name__ + reason if step is None else f"finite steps of {step:g}", step=step,
         solver=solver if step is None else None, rtol=rtol, atol=atol, eps_late=eps_late,
         floor_late=floor_late, eps_error=np.array(run.error[first:]) + system.closure.averaging_error,
@@ -227,6 +235,22 @@ def _follow_differences(system, run, solver, tick, common):
         run.join(other, overlaps, [*zip(late.errors(packed), late.eps_floor(packed), strict=True)])
         late, y = late.realigned(packed[-1])
     run.message += f" From alpha = {at:.6g} on in the differences of students and teachers ({solver.__name__})."
+
+
+def equator_note(model, start, alpha, r, run):
+    """Message about students that had no overlap with the teachers at nearly all times alpha (n,); r (n, L, K, M)."""
+    limit = EQUATOR.max_overlap * np.sqrt(np.max(start.Q) * np.max(start.T, initial=0.0))
+    if not run.success or not np.max(np.abs(r[0]), initial=0.0) <= limit:
+        return ""
+    stays = int(np.argmin(np.append(np.max(np.abs(r), axis=(1, 2, 3), initial=0.0) <= limit, False)))
+    hidden = (alpha[stays - 1] - start.alpha) / max(alpha[-1] - start.alpha, 1e-300)
+    teaches = np.any(start.T) and any(task.rule is not None or np.any(task.v_star) for task in model.tasks)
+    if hidden < EQUATOR.least_share or not teaches:
+        return ""
+    return (
+        f" R stays at 0 up to alpha = {alpha[stays - 1]:.6g}, because overlaps with the teachers grow in proportion to "
+        "themselves or not at all: start from random weights, R of order 1/sqrt(N), by model.random_start(N=, rng=)."
+    )
 
 
 def closure_note(closure, C):

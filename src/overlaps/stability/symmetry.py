@@ -99,4 +99,7 @@ def in_words(state):
             equal = abs(state.Q[i, j] - state.Q[i, i]) <= OVERLAP_TOL * state.Q[i, i]
             who = "all students" if len(group) == len(state.v) else "students " + ", ".join(map(str, group))
             phrases.append(f"{who} {'equal' if equal else 'equivalent'}")
+    if len(state.v) == 1:
+        learned = np.max(np.abs(state.R), initial=0.0) > OVERLAP_TOL * np.max(np.abs(state.Q))
+        return "one student" if learned else "one student, R = 0"
     return "; ".join(phrases) or "no two students equivalent"
