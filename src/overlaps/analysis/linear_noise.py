@@ -47,6 +47,9 @@ class ExpansionOptions(NamedTuple):
     # Relative error of std("eps_g") above which results warn: the error of the spread of 200 runs is as large,
     # 1/sqrt(400). The stated error may be half of the true one, because four scrambles all miss heavy tails.
     max_std_error: float = 0.05
+    # Variance of eps_g, relative to the largest one that its gradient and the covariance allow, below which it vanishes
+    # to first order. Smaller: rounding counts as a variance; larger: eps_g that is nearly independent counts as zero.
+    min_variance: float = 1e-16
 
 
 EXPANSION = ExpansionOptions()
@@ -197,10 +200,14 @@ def fluctuations(
     RuntimeWarning
         If the variance of some combination of overlaps exceeds 0.05 of the largest overlap: runs leave a plateau at
         different times and their law is not Gaussian; :func:`overlaps.analysis.escape_time.escape` computes that law.
-        If ``error`` exceeds 0.05: it falls at least as the root of ``points``.
+        If ``error`` exceeds 0.05: it falls at least as the root of ``points``. If eps_g has no slope along the
+        fluctuations at the last time: a student of fixed norm at R = 0.
 
     Notes
     -----
+    Students of fixed norm (``constraint="sphere"``): J, D and f are those of the steps with their projection, so that
+    :math:`\sum_l q^l_{kk}` has no variance, and c has a contribution of the second order of the projection.
+
     Asymptotic: relative errors are O(1/N) while fluctuations are small. Where the gradient of eps_g vanishes (perfect
     solutions without noise) std("eps_g") is 0, while the true one is of order 1/N, and mean("eps_g") is the curvature
     term. Below eps_g of about 1e-11 rounding hides the noise of the steps.
@@ -237,7 +244,7 @@ def fluctuations(
         )
     work = _Expansion(unknowns, Path(trajectory, unknowns.packing.pack), FieldPoints.of(model, points, rng))
     Sigma = start_covariance(unknowns) if start == "random" else np.zeros((unknowns.size,) * 2)
-    result = _warn_if_large(Fluctuations(trajectory, N, start, *work.run(trajectory.alpha, Sigma)))
+    result = _warn_if_flat(_warn_if_large(Fluctuations(trajectory, N, start, *work.run(trajectory.alpha, Sigma))))
     if result.error > EXPANSION.max_std_error:
         more = f"take points = {8 * points}, or " if model.rule is None else ""
         known = f"fluctuations: std('eps_g') at alpha = {result.alpha[-1]:.6g} is known to {result.error:.1%} only"
@@ -417,6 +424,21 @@ def checked_size(model, N):
         raise ValueError(f"N = {N}; expected N > K + M = {model.K + model.M}.")
     model.spectrum.block_sizes(N)
     return N
+
+
+def _warn_if_flat(result):
+    """Warn if eps_g at the end has no slope along the fluctuations, as at R = 0; return the result."""
+    gradient, Sigma = result.gradients[-1], result.covariances[-1]
+    size = gradient @ gradient * np.trace(Sigma)
+    if size > 0 and gradient @ Sigma @ gradient <= EXPANSION.min_variance * size:
+        bend = "its mean is predicted" if result.bends[-1] else "its mean is that of the equations to order 1/N"
+        warn(
+            f"fluctuations: at alpha = {result.alpha[-1]:.6g} eps_g has no slope along the fluctuations, as for one "
+            "student at R = 0. std('eps_g') is 0 there to first order, the true one of order 1/N or, for an "
+            f"information exponent k, N^(-k/2); {bend}. std and covariances of Q, R and v are predicted."
+            + check.see("finite_size", "Without simulation")
+        )
+    return result
 
 
 def _warn_if_large(result):

@@ -45,7 +45,9 @@ class SecondRunOptions(NamedTuple):
 class EquatorOptions(NamedTuple):
     """When a run has stayed where students have no overlap with the teachers."""
 
-    max_overlap: float = 1e-6  # |r| relative to the largest norms that counts as none: that of N = 10^12. Larger: starts.
+    max_overlap: float = (
+        1e-6  # |r| relative to the largest norms that counts as none: that of N = 10^12. Larger: starts.
+    )
     least_share: float = 0.99  # Share of the interval. Smaller: runs with a long plateau that learn in the end.
 
 
