@@ -262,8 +262,8 @@ def test_plateau_of_phase_retrieval():
     plateau = ov.plateau(one(0.0)[0])
     assert plateau.rates == pytest.approx([0.1216], rel=1e-8) and plateau.height == pytest.approx(2.0)
     assert "one student, R = 0; 1 growing mode" in repr(plateau)
-    model, start = one(1e-3)
-    (waited,) = ov.solve(model, start, (0, 200)).plateaus()
+    model, start = one(1e-6)
+    (waited,) = ov.solve(model, start, (0, 250)).plateaus()
     assert waited.height == pytest.approx(2.0) and waited.growing == 1
 
 

@@ -120,6 +120,13 @@ class Bound(ABC):
         values = outputs(S, self.learning.K)
         return np.array([self(S_i, w_i, *values) for S_i, w_i in zip(np.ascontiguousarray(S), w, strict=True)])
 
+    def values(self, S, w):
+        """A, B, C, dv, eps_g (m, ...) at S (m, groups n, n) and w (m, .)."""
+        A, B, C, _ = outputs(S, self.learning.K, len(S))
+        dv = np.zeros((len(S), w.shape[1] - B.shape[2]))
+        eps_g = [self(*x) for x in zip(np.ascontiguousarray(S), w, A, B, C, dv, strict=True)]
+        return A, B, C, dv, np.array(eps_g)
+
     def error_at(self, S, w):
         """eps_g alone."""
         return self(S, w, *outputs(S, self.learning.K))
@@ -174,11 +181,11 @@ class Bound(ABC):
         assemble_square(w, self.learning.K, square, dd, self.learning.eta, self.learning.noise, C)
 
 
-def outputs(S, K):
-    """New arrays A, B, C, dv for the closure of K students to fill at S (..., groups n, n)."""
+def outputs(S, K, *lead):
+    """New arrays A, B, C, dv for the closure of K students to fill at S (..., groups n, n), with ``lead``ing axes."""
     n = S.shape[-1]
     rows = S.shape[-2] // n * K
-    return np.zeros((rows, K)), np.zeros((rows, n - K)), np.zeros((rows, K)), np.zeros(K)
+    return np.zeros((*lead, rows, K)), np.zeros((*lead, rows, n - K)), np.zeros((*lead, rows, K)), np.zeros((*lead, K))
 
 
 def check_norms(S, K):

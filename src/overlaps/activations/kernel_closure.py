@@ -3,23 +3,26 @@
 import numpy as np
 from numba import config, types
 
-from .._base.jit import CUBE, INT, MATRIX, VECTOR, compile_once, jit
+from .._base.jit import BOOL, CUBE, INT, MATRIX, REAL, VECTOR, compile_once, jit
 from .._base.lazy_compilation import is_compiled, is_lazy
 from .._base.parallel import in_threads
 from ..gaussian.two_point import SIGN
-from .bound import CLOSURE, Bound
+from .bound import CLOSURE, Bound, outputs
 from .finite_differences import DERIVATIVES, unknowns
 
-ERRORS = types.void(types.FunctionType(CLOSURE), VECTOR, INT, INT, CUBE, MATRIX, VECTOR)  # signature of ``errors_of``
+# signature of ``close_all``
+CLOSE_ALL = types.void(
+    types.FunctionType(CLOSURE), VECTOR, INT, INT, REAL, REAL, REAL, BOOL, CUBE, MATRIX,
+    CUBE, CUBE, CUBE, MATRIX, VECTOR,
+)  # fmt: skip
 
 
 @jit
-def errors_of(closure, parameters, K, teacher, S, w, eps_g):
-    """Fill eps_g (n,) at S (n, K + M, K + M), w (n, K + M)."""
-    M = w.shape[1] - K
-    A, B, C, dv = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(K)
+def close_all(closure, parameters, K, teacher, eta, eta_v, noise, second_order, S, w, A, B, C, dv, eps_g):
+    """Fill A, B, C, dv, eps_g (n, ...) at S (n, K + M, K + M), w (n, K + M); A (1, K, K) and so on keep the last."""
     for i in range(len(eps_g)):
-        eps_g[i] = closure(S[i], w[i], parameters, K, teacher, 1.0, 1.0, 0.0, False, A, B, C, dv)
+        j = min(i, len(A) - 1)
+        eps_g[i] = closure(S[i], w[i], parameters, K, teacher, eta, eta_v, noise, second_order, A[j], B[j], C[j], dv[j])
 
 
 class KernelClosure(Bound):
@@ -64,16 +67,31 @@ class KernelClosure(Bound):
         in_threads(lambda i: fill(S, w, K, code, eta, noise, C, i, m), m)
         return eps_g
 
+    def _in_one_loop(self, states):
+        """Whether a compiled loop over so many states is available, or worth its compilation."""
+        if self.compiled is None or states < self.compiled_loop_from:
+            return False
+        return not is_lazy() or bool(self.compiled.overloads) or is_compiled(self.compiled, CLOSURE.args)
+
+    def _close_all(self, S, w, values, numbers):
+        self._kernel.compile(CLOSURE.args)  # with a return type: numba compiles this separately from calls by Python
+        compile_once(close_all, CLOSE_ALL)
+        eps_g, S, w = np.empty(len(S)), np.ascontiguousarray(S), np.ascontiguousarray(w)
+        close_all(self._kernel, self.parameters, *self._arguments[:2], *numbers, S, w, *values, eps_g)
+        return eps_g
+
     def errors(self, S, w):
         """Eps_g (n,) at S (n, K + M, K + M) and w (n, K + M), in one compiled function."""
-        few = self.compiled is None or len(S) < self.compiled_loop_from
-        if few or (is_lazy() and not self.compiled.overloads and not is_compiled(self.compiled, CLOSURE.args)):
+        if not self._in_one_loop(len(S)):
             return super().errors(S, w)
-        self._kernel.compile(CLOSURE.args)  # with a return type: numba compiles this separately from calls by Python
-        compile_once(errors_of, ERRORS)
-        result, S, w = np.empty(len(S)), np.ascontiguousarray(S), np.ascontiguousarray(w)
-        errors_of(self._kernel, self.parameters, *self._arguments[:2], S, w, result)
-        return result
+        return self._close_all(S, w, outputs(S, self.learning.K, 1), (1.0, 1.0, 0.0, False))
+
+    def values(self, S, w):
+        """A, B, C, dv, eps_g (n, ...) at S (n, K + M, K + M) and w (n, K + M), in one compiled function."""
+        if not self._in_one_loop(len(S)):
+            return super().values(S, w)
+        values = outputs(S, self.learning.K, len(S))
+        return *values, self._close_all(S, w, values, self._arguments[2:])
 
     def _exact_derivatives(self, S, w):
         if self._kernels.derivatives is None:

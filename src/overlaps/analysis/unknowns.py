@@ -112,11 +112,15 @@ class Tangent:
         return 100 * float(self.rounding)
 
     def _values(self, S, w):
-        """A, B, C, dv and eps_g in one vector."""
-        K, M = self.unknowns.K, self.unknowns.M
-        arrays = np.zeros((K, K)), np.zeros((K, M)), np.zeros((K, K)), np.zeros(self.unknowns.V)
-        eps_g = self.system.closure(np.ascontiguousarray(S), w, *arrays)
-        return np.concatenate([*(x.ravel() for x in arrays), [eps_g]])
+        """A, B, C, dv and eps_g (m, .) in one vector for each of S (m, d, d), w (m, .)."""
+        return np.concatenate([x.reshape(len(S), -1) for x in self.system.closure.values(S, w)], axis=1)
+
+    def _along(self, dS, dw, steps, weights):
+        """Sums (m, .) of the closure's vector at multiples of steps (m,) along dS, dw (m, ...): (multiple, weight)."""
+        at = np.multiply.outer(steps, np.array([n for n, _ in weights], float)).ravel()
+        dS, dw = (np.repeat(x, len(weights), axis=0) for x in (dS, dw))
+        values = self._values(self.S + at[:, None, None] * dS, self.w + at[:, None] * dw)
+        return np.einsum("mjx,j->mx", values.reshape(len(steps), len(weights), -1), [c for _, c in weights])
 
     def _split(self, values):
         """A, B, C, dv and eps_g from one vector."""
@@ -127,21 +131,20 @@ class Tangent:
     @cached_property
     def along_teachers(self):
         """Derivatives (M (M + 1) / 2, ...) of the closure's vector along the triangle of T, by differences."""
-        derivatives, K = [], self.unknowns.K
-        for i, j in self.unknowns.pairs:
-            dS = np.zeros_like(self.S)
-            dS[K + i, K + j] = dS[K + j, K + i] = 1.0
-            derivatives.append(self._derivative_along(dS, np.zeros_like(self.w)))
-        return np.array(derivatives)
+        K, (i, j), at = self.unknowns.K, self.unknowns.upper, np.arange(len(self.unknowns.pairs))
+        dS = np.zeros((len(at), *self.S.shape))
+        dS[at, K + i, K + j] = dS[at, K + j, K + i] = 1.0
+        return self._derivatives_along(dS, np.zeros((len(at), len(self.w))))
 
-    def _derivative_along(self, dS, dw):
-        """Derivative of the closure's vector along a change of its arguments, by differences."""
+    def _derivatives_along(self, dS, dw):
+        """Derivatives (m, .) of the closure's vector along changes (m, ...) of its arguments, by differences."""
         relative = DERIVATIVES.quadrature_step if self.system.closure.by_quadrature else DERIVATIVES.step
-        step = relative * np.max(np.diag(self.S))
+        steps = np.full(len(dS), relative * np.max(np.diag(self.S)))
         if not np.isfinite(self.system.closure.gradient_rate):
-            step = min(step, DIFFERENCES.boundary_fraction * self._distance_to_boundary(dS) / 3)
-        at = {n: self._values(self.S + n * step * dS, self.w + n * step * dw) for n in (-3, -2, -1, 1, 2, 3)}
-        return sum(c / step * (at[n] - at[-n]) for n, c in DERIVATIVES.sixth_order)
+            reach = [DIFFERENCES.boundary_fraction * self._distance_to_boundary(x) / 3 for x in dS]
+            steps = np.minimum(steps, reach)
+        weights = [(sign * n, sign * c) for n, c in DERIVATIVES.sixth_order for sign in (1, -1)]
+        return self._along(dS, dw, steps, weights) / steps[:, None]
 
     def force_products(self):
         """Cov(F_a h_b, F_c h_d) (K d, K d) from C and its derivatives, without an integral; None for units with kinks.
@@ -209,7 +212,7 @@ class Tangent:
         u = self.unknowns
         if not np.isfinite(self.system.closure.gradient_rate):
             changes = u.directions(np.eye(len(u.arguments)))
-            return np.array([self._derivative_along(dS, dw)[-1] for dS, dw in zip(*changes, strict=True)]) @ u.arguments
+            return self._derivatives_along(*changes)[:, -1] @ u.arguments
         i, j = u.packing.upper
         A, B, layer = self.slopes
         slopes = [-np.where(i == j, 0.5, 1.0) * A[i, j], -B.ravel()]
@@ -224,15 +227,15 @@ class Tangent:
         u = self.unknowns
         sizes, vectors = np.linalg.eigh(u.arguments @ Sigma @ u.arguments.T)
         positive = sizes > 1e-13 * sizes[-1] if sizes[-1] > 0 else np.zeros(len(sizes), bool)
-        centre = self._values(self.S, self.w)
-        total = np.zeros_like(centre)
-        for size, dS, dw in zip(sizes[positive], *u.directions(vectors.T[positive]), strict=True):
-            h = self._step(dS)
-            if h == 0.0:
-                return np.full_like(total, np.nan)
-            terms = (c * self._values(self.S + n * h * dS, self.w + n * h * dw) for n, c in DIFFERENCES.neighbours)
-            total += size / h**2 * (DIFFERENCES.centre * centre + sum(terms))
-        return total
+        dS, dw = u.directions(vectors.T[positive])
+        steps = np.array([self._step(x) for x in dS])
+        centre = self._values(self.S[None], self.w[None])[0]
+        if np.any(steps == 0.0):
+            return np.full_like(centre, np.nan)
+        if not len(steps):
+            return np.zeros_like(centre)
+        bends = DIFFERENCES.centre * centre + self._along(dS, dw, steps, DIFFERENCES.neighbours)
+        return sizes[positive] / steps**2 @ bends
 
     def _step(self, dS):
         """Step of the second difference along dS; 0 if S is too close to the boundary of the PSD matrices."""

@@ -15,6 +15,9 @@ from ..models.state import State, of_state
 from ..rules.adaptive_closure import half_correlated
 from .binding import bind, bind_units
 
+# Largest number of states whose rounding is estimated at once: 4 MB for four units. Ten times as many need 40 MB.
+CHUNK = 1000
+
 
 class Closure(Immutable):
     """Closure matrices at one state, with their equations in :func:`overlaps.closure`, which makes them.
@@ -194,6 +197,9 @@ def generalisation_error(model, S, v):
 
 def rounding_floor(model, S, v):
     """Rounding error (n,) of eps_g at field covariances S (n, K + M, K + M): eps times the terms that cancel in it."""
+    if len(S) > CHUNK:
+        parts = [slice(i, i + CHUNK) for i in range(0, len(S), CHUNK)]
+        return np.concatenate([rounding_floor(model, S[i], v[i]) for i in parts])
     if model.rule is not None:
         return _rounding_floor_of_rule(model, S, v)
     x, weight = gauss_hermite(40)

@@ -27,6 +27,10 @@ class SearchOptions(NamedTuple):
     # The grid is stable for factors up to this multiple of the first ones. Half would be below them; double: twice as
     # many steps.
     grid_margin: float = 1.5
+    # Most knots of the coarsest search. Half: starts are told apart by two or three rates; double: twice the gradients.
+    coarsest: int = 8
+    # Stationarity at which a search on fewer knots ends: their optimum is another one. Smaller: more gradients there.
+    coarse_tol: float = 1e-2
 
 
 SEARCH = SearchOptions()
@@ -47,7 +51,7 @@ class OptimalSchedule(Optimum, kw_only=True):
     trajectory : Trajectory or StagedTrajectory
         The solution along the schedule, recorded at the knots.
     history : ndarray, shape (iterations,)
-        The objective after each iteration of the better search.
+        The objective after each iteration of the search on all knots.
     constant : tuple of two floats
         The best constant learning rate and its objective.
     success, message
@@ -114,33 +118,77 @@ class _Search:
         value, gradient = self.control.gradient(factors, self.control.steps(SEARCH.grid_margin * u, self.fine))
         return value, factors, np.full(factors.size, gradient.sum()), np.array([])
 
-    def descend(self, u, tol, maxiter, tick):
-        """(objective, factors, gradient, history) of the descent from u; None if the overlaps diverge at u."""
+    def from_coarse_to_fine(self, starts, tol, maxiter, tick):
+        """(objective, factors, gradient, history) of the best descent; None if the overlaps diverge at all starts.
+
+        On nested sets of knots, with factors that are linear in between: from all starts on the coarsest set, from
+        there on from the best end, in variables scaled by the curvatures found so far, which differ by powers of ten.
+        """
+        knots = self.control.knots
+        levels = nested(knots.size) if len(starts) > 1 else [np.arange(knots.size)]
+        scale = np.ones(knots.size)
+        for level in levels:
+            weights = np.array([np.interp(knots, knots[level], hat) for hat in np.eye(level.size)]).T
+            last = level.size == knots.size
+            tolerance = tol if last else max(tol, SEARCH.coarse_tol)
+            tried = [self.descend(u[level], weights, scale[level], tolerance, maxiter, tick) for u in starts]
+            found = [end for end in tried if end is not None]
+            if not found:
+                return None
+            *best, scale = min(found, key=lambda end: end[0])
+            starts = [best[1]]
+        return best
+
+    def descend(self, x, weights, scale, tol, maxiter, tick):
+        """(objective, factors, gradient, history, scale) of the descent of the factors weights @ x from x (n,).
+
+        The variables are x / scale; ``scale`` is returned on all knots. None if the overlaps diverge at the start.
+        """
         control = self.control
-        per = control.steps(SEARCH.grid_margin * max(u.max(), 1e-300), self.fine)
-        history = []
+        per = control.steps(SEARCH.grid_margin * max(x.max(), 1e-300), self.fine)
+        history, slope = [], np.zeros(x.size)
 
-        def logarithm(x):
-            value, gradient = control.gradient(x, per)
-            if not (0 < value < SEARCH.max_eps_g and np.all(np.isfinite(gradient))):
-                return np.log(SEARCH.max_eps_g), np.zeros_like(x)
-            return np.log(value), gradient / value
+        def logarithm(z):
+            value, gradient = control.gradient(weights @ (z * scale), per)
+            good = 0 < value < SEARCH.max_eps_g and np.all(np.isfinite(gradient))
+            slope[:] = gradient @ weights / value if good else 0.0
+            return np.log(value if good else SEARCH.max_eps_g), slope * scale
 
-        if logarithm(u)[0] >= np.log(SEARCH.max_eps_g):
+        if logarithm(x / scale)[0] >= np.log(SEARCH.max_eps_g):
             return None
 
         def callback(intermediate_result):
             history.append(np.exp(intermediate_result.fun))
             if tick is not None:
                 tick(min(len(history), maxiter))
+            # the last point that was evaluated
+            if np.max(np.abs(_free(intermediate_result.x * scale, slope, self.bounds))) <= tol * control.model.eta:
+                raise StopIteration
 
         low, high = self.bounds
-        limits = [(low, None if np.isinf(high) else high)] * u.size
-        options = {"maxcor": 30, "maxiter": maxiter, "maxfun": 20 * maxiter, "ftol": 1e-14}
-        options["gtol"] = tol * control.model.eta
-        end = minimize(logarithm, u, jac=True, method="L-BFGS-B", bounds=limits, callback=callback, options=options)
-        value, gradient = control.gradient(end.x, per)
-        return value, end.x, gradient, np.array(history)
+        limits = [(low / a, None if np.isinf(high) else high / a) for a in scale]
+        options = {"maxcor": 30, "maxiter": maxiter, "maxfun": 20 * maxiter, "ftol": 1e-14, "gtol": 0.0}
+        end = minimize(
+            logarithm, x / scale, jac=True, method="L-BFGS-B", bounds=limits, callback=callback, options=options
+        )
+        u = np.clip(weights @ (end.x * scale), low, high)
+        value, gradient = control.gradient(u, per)
+        curvature = np.diag(end.hess_inv.todense()) if history else np.ones(x.size)
+        return value, u, gradient, np.array(history), weights @ (scale * np.sqrt(curvature))
+
+
+def nested(n):
+    """Indices of nested sets of n knots, the coarsest first: every second one of the next, and the last."""
+    levels = [np.arange(n)]
+    while levels[0].size > SEARCH.coarsest:
+        levels.insert(0, np.unique(np.append(levels[0][::2], n - 1)))
+    return levels
+
+
+def _free(u, gradient, limits):
+    """The gradient without components that push against a bound."""
+    at_low, at_high = u <= limits[0], u >= limits[1]
+    return np.where((at_low & (gradient > 0)) | (at_high & (gradient < 0)), 0.0, gradient)
 
 
 @by_name("ov.optimal_schedule(model, start, 10.0)")
@@ -162,8 +210,9 @@ def optimal_schedule(
     r"""Learning rate eta(alpha), piecewise linear on knots, that minimises the generalisation error.
 
     The objective is eps_g at the horizon ("final") or its mean over the horizon ("mean"). L-BFGS-B minimises its
-    logarithm with the exact gradient of :func:`schedule_gradient`, from the best constant rate and from ``initial``. At
-    an optimum inside the bounds, with the adjoint p,
+    logarithm with the exact gradient of :func:`schedule_gradient`, from the best constant rate and from ``initial``,
+    first on few knots and then, from the better end, on more and more. At an optimum inside the bounds, with the
+    adjoint p,
 
     .. math:: u = - \frac{p \cdot f_1}{2\, p \cdot f_2}
 
@@ -257,13 +306,12 @@ def optimal_schedule(
     problem.steps(np.clip(SEARCH.grid_margin * initial, *limits).max())  # raises an error for too many steps
     starts: list[Any] = []
     gap = 0.0
-    with bar(progress, 2 * maxiter, "iterations") as tick:
+    with bar(progress, maxiter, "iterations") as tick:
         for fine in (1, 2, 4):
             search = _Search(problem, limits, fine)
             constant = search.constant()
             starts = starts or [np.clip(np.full(initial.size, constant[0]), *limits), np.clip(initial, *limits)]
-            ends = [search.at(constant[0])] if single else [search.descend(u, tol, maxiter, tick) for u in starts]
-            optimum = min((end for end in ends if end is not None), key=lambda end: end[0], default=None)
+            optimum = search.at(constant[0]) if single else search.from_coarse_to_fine(starts, tol, maxiter, tick)
             if optimum is None:
                 break
             if problem.mean:
@@ -294,9 +342,7 @@ def _result(control, limits, end, constant, tol, maxiter, gap):
         end = end[0], u, *end[1:]
     value, u, gradient, history = end
     gradient = gradient / model.eta
-    at_low, at_high = u <= limits[0], u >= limits[1]
-    free = np.where((at_low & (gradient > 0)) | (at_high & (gradient < 0)), 0.0, gradient)
-    stationarity = float(np.max(np.abs(free)) / value)
+    stationarity = float(np.max(np.abs(_free(u, gradient, limits))) / value)
     if not failure_reason and stationarity > SHARES.accepted_tols * tol:
         failure_reason = f"the search ended after {history.size} iterations at stationarity {stationarity:.1e}, above "
         failure_reason += f"{SHARES.accepted_tols} tol: an upper bound of the optimum. "
