@@ -512,7 +512,8 @@ def test_propagators_of_matrices_of_all_sizes(rng):
     sizes, h = np.array([0.03, 1.0, 40.0]), np.array([0.3, 0.7, 0.2])
     J = sizes[:, None, None] * (rng.normal(size=(3, 3, 3)) - 2 * np.eye(3))
     D = np.array([x @ x.T for x in rng.normal(size=(3, 3, 3))])
-    for at, drift, noise, E, S, G in zip(h, J, D, *transport.propagators(J, D, h), strict=True):
+    _, S = transport.propagators(J, h)
+    for at, drift, noise, S, E, G in zip(h, J, D, S, *transport.propagators(J, h, D), strict=True):  # noqa: B020
         np.testing.assert_allclose(E, expm(at * drift), rtol=1e-9, atol=1e-13)
         np.testing.assert_allclose(S, np.linalg.solve(drift, E - np.eye(3)), rtol=1e-9, atol=1e-12)
         change = E @ noise @ E.T - noise

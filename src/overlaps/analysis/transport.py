@@ -55,25 +55,29 @@ class Path:
         return np.interp(position, np.arange(len(self.steps)), self.steps)
 
 
-def propagators(J, D, h):
-    """e^{hJ}, int_0^h e^{sJ} ds and int_0^h e^{sJ} D e^{sJ^T} ds for stacks J, D (m, n, n) and h (m,)."""
+def propagators(J, h, D=None):
+    """e^{hJ}, and the integral over s from 0 to h of e^{sJ} D e^{sJ^T} or, without D, of e^{sJ}; stacks J, D, h."""
     size = np.max(np.abs(J).sum(axis=2) * h[:, None], initial=0.0)
     squarings = max(0, int(np.ceil(np.log2(max(size, 1e-300) / TRANSPORT.max_step_norm))))
     h = h[:, None, None] / 2**squarings
-    Z, identity = J * h, np.eye(J.shape[1])
-    E, S, G = np.zeros_like(J) + identity, np.zeros_like(J) + identity, D.copy()
-    power, term = E.copy(), D
+    Z, E = J * h, np.zeros_like(J) + np.eye(J.shape[1])
+    power, integral = E.copy(), E.copy() if D is None else D.copy()
+    term = integral
     for k in range(1, TRANSPORT.exponential_terms + 1):
         power = power @ Z / k
-        E, S = E + power, S + power / (k + 1)
-        term = Z @ term
-        term = (term + np.swapaxes(term, 1, 2)) / (k + 1)
-        G = G + term
-    S, G = S * h, G * h
+        E = E + power
+        if D is None:
+            term = power / (k + 1)
+        else:
+            term = Z @ term
+            term = (term + np.swapaxes(term, 1, 2)) / (k + 1)
+        integral = integral + term
+    integral = integral * h
     for _ in range(squarings):
-        S, G = S + E @ S, G + E @ G @ np.swapaxes(E, 1, 2)
+        shifted = E @ integral
+        integral = integral + (shifted if D is None else shifted @ np.swapaxes(E, 1, 2))
         E = E @ E
-    return E, S, G
+    return E, integral
 
 
 def propagate(mesh, level, coefficients, Sigma, mean=None):
@@ -89,11 +93,11 @@ def propagate(mesh, level, coefficients, Sigma, mean=None):
     for first in range(0, len(h), chunk):
         steps = slice(first, first + chunk)
         J, D, source = coefficients(middles[steps])
-        for k, (E, S, G) in enumerate(zip(*propagators(J, D, h[steps]), strict=True)):
+        for k, (E, X) in enumerate(zip(*propagators(J, h[steps], D if mean is None else None), strict=True)):
             if mean is None:
-                Sigma = E @ Sigma @ E.T + G
+                Sigma = E @ Sigma @ E.T + X
             else:
-                mean = E @ mean + S @ source[k]
+                mean = E @ mean + X @ source[k]
             if (first + k + 1) % fine == 0:
                 records.append((Sigma + Sigma.T) / 2 if mean is None else mean)
     return np.array(records)
