@@ -631,3 +631,31 @@ def test_a_solve_binds_its_closure_once(monkeypatch, schedule):
     model = ov.committee_machine(2, 3, eta=0.4, v=[0.7, 1.2], activation=ov.tanh)
     assert ov.solve(model, model.random_start(N=500, rng=1), [0.3, 1.1], schedule=schedule).success
     assert len(made) == 1
+
+
+# the equator ----------------------------------------------------------------------------------------------------------
+
+
+def phase_retrieval(R, Q=1.0, v_star=1.0):
+    model = ov.committee_machine(1, 1, activation=ov.quadratic, eta=0.04, v_star=[v_star], constraint="sphere")
+    return model, ov.State.from_overlaps(model, Q=[[Q]], R=[[R]], T=[[1.0]])
+
+
+@pytest.mark.parametrize("R, alpha", [(0.0, (0, 50)), (0.0, [50.0]), (1e-10, (0, 50)), (3e-9, (0, 48))])
+def test_a_run_without_overlaps_says_so(R, alpha):
+    """R grows at the rate .1216, and a last record, half a percent of the interval, may have more than 1e-6."""
+    model, start = phase_retrieval(R)
+    traj = ov.solve(model, start, alpha)
+    assert traj.success and traj.message.count("R stays at 0 up to alpha = ") == 1
+    assert "start from random weights, R of order 1/sqrt(N), by model.random_start(N=, rng=)" in traj.message
+
+
+def test_other_runs_do_not():
+    """Random weights, growth from 1e-8 in good time, a last record alone, no time at all, a teacher of no weight."""
+    long = dict(alpha=(0, 200))
+    for R, v_star, run in ((0.03, 1.0, long), (1e-8, 1.0, long), (1e-8, 1.0, dict(alpha=[200.0])), (0.0, 0.0, long),
+                           (0.0, 1.0, dict(alpha=[0.0]))):  # fmt: skip
+        assert "R stays" not in ov.solve(*phase_retrieval(R, v_star=v_star), **run).message
+    odd = ov.committee_machine(2, 2, eta=0.5)  # teachers draw such students away at once
+    traj = ov.solve(odd, ov.State.from_overlaps(odd, Q=0.1 * np.eye(2), R=np.zeros((2, 2)), T=np.eye(2)), (0, 10))
+    assert traj.message == "reached alpha = 10."

@@ -269,3 +269,16 @@ def test_many_students_take_several_threads(monkeypatch):
     assert bind(ov.committee_machine(40, 2, eta=0.1)).compiled is None
     monkeypatch.setattr("numba.config.NUMBA_NUM_THREADS", 1)
     assert bind(ov.committee_machine(40, 2, eta=0.1)).compiled is bind(ov.committee_machine(39, 2, eta=0.1)).compiled
+
+
+@pytest.mark.parametrize("units", ["erf", "tanh"])
+def test_values_of_many_states_are_those_of_each(units, rng):
+    """In a compiled loop of 25 states, and one by one where no kernel is compiled for one (three states)."""
+    model = ov.committee_machine(3, 2, activation=units, eta=0.7, noise=0.3, eta_v=0.4, v=[1.0, 0.6, -0.3])
+    S = np.array([np.block([[Q, R], [R.T, T]]) for Q, R, T in (random_overlaps(rng, 3, 2) for _ in range(25))])
+    w, bound = np.append(model.v, -model.v_star) * rng.uniform(0.5, 1.5, (25, 1)), bind(model)
+    alone = [(*bound.arrays(*x), bound.error_at(*x)) for x in zip(S, w, strict=True)]
+    for n in (3, 25):
+        for x, y in zip(bound.values(S[:n], w[:n]), zip(*alone[:n], strict=True), strict=True):
+            np.testing.assert_allclose(x, np.array(y), rtol=1e-13, atol=1e-16)
+    np.testing.assert_allclose(bound.errors(S, w), [x[-1] for x in alone], rtol=1e-13)

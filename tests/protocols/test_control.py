@@ -1,12 +1,14 @@
 """Gradients by the schedule against differences and an independent code; optima against closed forms."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
+from helpers import few
 
 import overlaps as ov
-from overlaps.protocols import control
+from overlaps.protocols import control, optimal
 
 PLATEAU = ov.committee_machine(2, 2, eta=1.0, noise=0.1)
 SYMMETRIC = ov.State.from_overlaps(PLATEAU, Q=np.eye(2) / 2, R=1e-3 * np.eye(2), T=np.eye(2))
@@ -351,3 +353,24 @@ def test_one_knot_is_the_best_constant_rate():
     assert np.argmin(scan) == 3 and scan[3] == pytest.approx(best.value, rel=1e-6)  # the tolerance of its grid
     slope = (scan[4] - scan[2]) / (0.02 * best.eta[0])
     assert abs(best.gradient[0]) < 1e-5 * best.value and abs(slope) < 1e-2 * best.value / best.eta[0]
+
+
+@few(
+    "objective, horizon, sets",
+    [("final", 15.0, [7, 13]), ("final", 60.0, [6, 11, 21, 41]), ("mean", 60.0, [8, 15, 29])],
+    quick=1,
+)
+def test_a_search_from_coarse_to_fine_ends_where_a_search_on_all_knots_does(objective, horizon, sets):
+    """With fewer gradients; values agree to 1e-9, because the gradient is below 1e-6 of them at both ends."""
+    problem = control.ControlProblem(PLATEAU, SYMMETRIC, horizon, sets[-1], objective)
+    search, calls = optimal._Search(problem, (0.0, np.inf), 1), []
+    assert [level.size for level in optimal.nested(sets[-1])] == sets
+    assert all(set(a) < set(b) for a, b in itertools.pairwise(optimal.nested(sets[-1])))
+    gradient = problem.gradient
+    problem.gradient = lambda *x: calls.append(1) or gradient(*x)
+    starts = [np.full(sets[-1], search.constant()[0]), np.ones(sets[-1])]
+    value, factors, slope, history = search.from_coarse_to_fine(starts, 1e-6, 500, None)
+    fewer, known = len(calls), [search.from_coarse_to_fine([u], 1e-6, 500, None) for u in starts]
+    assert np.max(np.abs(slope)) < 1e-6 * value and history[-1] == pytest.approx(value, rel=1e-12)
+    assert value == pytest.approx(min(end[0] for end in known), rel=1e-9) and fewer < len(calls) - fewer
+    np.testing.assert_allclose(factors[5:-5], min(known, key=lambda end: end[0])[1][5:-5], atol=0.02)

@@ -7,6 +7,7 @@ import pytest
 from scipy.integrate import RK45
 
 import overlaps as ov
+from overlaps.flow import closure
 
 
 class MyRK45(RK45):
@@ -46,3 +47,13 @@ def test_two_methods_differ_by_no_more_than_their_floors():
     eps_g, floors = (np.array([getattr(run, name)[-1] for run in runs]) for name in ("eps_g", "eps_floor"))
     assert np.ptp(eps_g) > 1e-13 and np.all(np.abs(eps_g - eps_g[:, None]) <= floors + floors[:, None])
     assert np.all(floors < 1e-4 * eps_g)
+
+
+def test_the_floor_of_many_records_is_that_of_each(monkeypatch):
+    """In chunks, of which the last is shorter."""
+    model = ov.committee_machine(2, 1, eta=0.5, v=[1.0, 0.7])
+    start = ov.State.from_overlaps(model, Q=0.5 * np.eye(2), R=[[0.2], [0.1]], T=[[1.0]])
+    traj = ov.solve(model, start, np.linspace(0, 10, 50))
+    whole = traj.eps_floor
+    monkeypatch.setattr(closure, "CHUNK", 7)
+    np.testing.assert_array_equal(traj.eps_floor, whole)

@@ -157,14 +157,19 @@ def escape(
     Raises
     ------
     ValueError
-        Models that :func:`overlaps.fluctuations` refuses; no plateau on the symmetric path, no growing mode there
-        ("nothing to escape from"), or modes that oscillate; a level above the plateau; a level under the error at which
-        curves come to rest, or given up after 2e6 growth times, with the eps_g and alpha reached.
+        Models that :func:`overlaps.fluctuations` refuses; one student at R = 0 where no overlap grows to first order
+        (information exponent of 3 or more), or where the noise of the steps holds it (eta too large); no plateau on the
+        symmetric path, no growing mode there ("nothing to escape from"), or modes that oscillate; a level above the
+        plateau; a level under the error at which curves come to rest, or given up after 2e6 growth times, with the
+        eps_g and alpha reached.
     KeyboardInterrupt
         Ctrl-C: there is no partial result.
 
     Notes
     -----
+    One student whose flow keeps R = 0 leaves from there: even units, and targets and rules of information exponent 2,
+    on the sphere (``constraint="sphere"``) or free.
+
     Asymptotic, with errors of order ln N/sqrt(N) relative to 1/lambda: against runs of random starts the mean comes out
     late by .07 to .09 of 1/lambda at N = 200 and 1000 (the equations alone: .2). From a symmetric start SGD escapes,
     the equations never do. Where several modes grow the time depends on the direction of zeta among them: the law is

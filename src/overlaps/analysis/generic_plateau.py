@@ -84,8 +84,8 @@ def plateau(
     Raises
     ------
     ValueError
-        Bad input; a curve without a plateau: linear students, a single student, eta above the rate up to which
-        the plateau exists. With ``all`` such a curve has an empty list.
+        Bad input; a curve without a plateau: linear students, a single student, except at R = 0 for an information
+        exponent of 2, eta above the rate up to which the plateau exists. With ``all`` such a curve has an empty list.
 
     Warns
     -----
@@ -130,7 +130,7 @@ def plateau(
         return found if every else found[0]
     raise ValueError(
         f"no plateau: a curve of {model} from overlaps that nearly vanish {message}, and was slow at no saddle "
-        "with growing modes. Linear or single students have none; lower eta, or try traj.plateaus() of a trajectory."
+        "with growing modes. Linear students have none, and single ones but R = 0; lower eta, or try traj.plateaus()."
     )
 
 
