@@ -225,7 +225,7 @@ def test_times_from_the_equator_in_closed_form(start):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("N", [200, 2000])
+@pytest.mark.parametrize("N", [200, 1000])
 @pytest.mark.parametrize("case", ["phase retrieval", "blocks", "rule", "two"])
 @pytest.mark.parametrize("start", ["fixed", "random"])
 def test_sgd_escapes_from_the_equator(case, N, start):
