@@ -106,7 +106,7 @@ def test_without_a_folder_accounts_are_those_of_the_process(folder, monkeypatch)
 # the rule against the better choice in hindsight ---------------------------------------------------------------------
 
 UNITS = {
-    "dop853": COMPILATION["_dop853.advance"] + COMPILATION["_dop853.begin"],
+    "dop853": COMPILATION["_dop853.advance"],
     "bdf": COMPILATION["_bdf.advance"] + COMPILATION["_bdf.newton_iteration"],
     "few": COMPILATION["_flow.flow_of_few"], "many": COMPILATION["_flow.flow_of_many"],
     "erf": COMPILATION["_erf.erf_closure"], "relu": COMPILATION["_relu.relu_closure"],

@@ -44,7 +44,7 @@ class LazyLimits(NamedTuple):
 LAZY_LIMITS = LazyLimits()
 # Estimated seconds of the compilation of a kernel with all that it calls, by module and name.
 COMPILATION = {
-    "_dop853.advance": 6.0, "_dop853.begin": 1.2, "_bdf.advance": 9.7, "_bdf.newton_iteration": 8.0,
+    "_dop853.advance": 7.2, "_bdf.advance": 9.7, "_bdf.newton_iteration": 8.0,
     "_flow.flow_of_few": 1.2, "_flow.flow_of_many": 1.3, "_erf.erf_closure": 4.0, "_relu.relu_closure": 11.0,
     "_quadratic.linear_closure": 1.7, "_quadratic.quadratic_closure": 1.7, "_numeric.numeric_closure": 6.0,
     "_quadrature.fill_tables": 3.6,

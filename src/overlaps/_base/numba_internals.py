@@ -42,7 +42,7 @@ def _sample(x):
 _sample.__module__ = "sample"  # not counted as a kernel of this package
 sample = njit(_sample)
 NumbaDispatcher = type(sample) if is_jitted(sample) else object  # with NUMBA_DISABLE_JIT it is a plain function
-for name in ("_cache", "targetoptions", "targetctx") if is_jitted(sample) else ():
+for name in ("_cache", "_type", "targetoptions", "targetctx") if is_jitted(sample) else ():
     if not hasattr(sample, name):
         failure = AttributeError(name)
 # unknown if no name is missing, until a kernel has been compiled, written and read
@@ -115,6 +115,11 @@ class Kernel(NumbaDispatcher):
             in_memory = self.cache is None or tuple(getattr(sig, "args", sig)) in self.overloads
             with nullcontext() if in_memory else self.cache.locked(sig):
                 return super().compile(sig)
+
+    @property
+    def _numba_type_(self):
+        """The type of this kernel, which numba makes anew, with its text, each time that the kernel is an argument."""
+        return self._type
 
     def get_call_template(self, args, *rest):
         """Numba's template for a kernel that calls this one; constants and variables share one compiled form."""

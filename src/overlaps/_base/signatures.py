@@ -81,6 +81,10 @@ OTHER_WORDS = {
     "plot": "show figure draw",
     "success": "converged ok",
 }
+NAMES_OF_WORD: dict[str, list[str]] = {}  # the same by the word of another library
+for name, words in OTHER_WORDS.items():
+    for word in words.split():
+        NAMES_OF_WORD.setdefault(word, []).append(name)
 # Numbers that functions take from their model, and sizes.
 OF_MODEL = "eta eta_v noise weight_decay batch_size spectrum gradient_flow v_star activation".split()
 SIZES = ("K", "M")
@@ -88,7 +92,7 @@ SIZES = ("K", "M")
 
 def translated(word: str, known: Any) -> str:
     """The name among ``known`` that a word of another library means; "" if there is none."""
-    return next((name for name, words in OTHER_WORDS.items() if word in words.split() and name in known), "")
+    return next((name for name in NAMES_OF_WORD.get(word, ()) if name in known), "")
 
 
 def advice(word: str, known: Any) -> str:
@@ -154,7 +158,7 @@ class Listed:
         def __getattr__(self, name):
             if hasattr(type(self), name):  # a property that raised AttributeError, with a message of its own
                 return object.__getattribute__(self, name)
-            meant = "" if name.startswith("_") else translated(name, dir(self))
+            meant = translated(name, dir(self)) if name in NAMES_OF_WORD else ""  # dir takes as long as a short run
             hint = f"; expected {meant}" if meant else ""
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 

@@ -32,7 +32,7 @@ class Packing:
         """Arrays q (..., L, K, K), r (..., L, K, M) and v (..., K or 0) of y (..., size)."""
         L, K, M = self.shape
         lead = y.shape[:-1]
-        blocks, v = np.split(y, [L * self.entries], axis=-1)
+        blocks, v = y[..., : L * self.entries], y[..., L * self.entries :]
         rows = np.swapaxes(blocks.reshape(*lead, self.entries, L), -1, -2)
         q = np.empty((*lead, L, K, K), dtype=y.dtype)
         i, j = self.upper

@@ -90,9 +90,10 @@ def singular(S, K, equal=None):
 
     ``equal`` are the duplicate units of the start, or None; duplicates count as one student.
     """
-    Z = _correlations(S.reshape(-1, S.shape[1], S.shape[1]))[0]
-    if equal is None and check.positive_definite(Z - PSD.safe_eigenvalue * np.eye(Z.shape[1])):
-        return False
+    S = S.reshape(-1, S.shape[1], S.shape[1])
+    if equal is None and check.positive_definite(S * (1 - PSD.safe_eigenvalue * np.eye(S.shape[1]))):
+        return False  # so the eigenvalues of the correlations are above safe_eigenvalue
+    Z = _correlations(S)[0]
     included = np.ones(Z.shape[1], bool)
     if equal is not None:
         # the flow keeps duplicate units equal, so that only the first of each kind matters

@@ -1,7 +1,7 @@
 """Many trajectories of one closure, one after another, in one compiled function without the GIL.
 
 ``advance_batch`` does for each trajectory what ``compiled_steps.RungeKutta`` does for one: it fills the named tuples,
-computes the first step by ``begin`` and calls ``advance`` until the last stop.  Work arrays that hold nothing between
+calls ``advance`` until the last stop.  Work arrays that hold nothing between
 trajectories (A, B, C, dv, velocities, recorded points) are made once for the call, so once for a thread; ``Problems``
 holds the arrays that each trajectory needs for itself.
 """
@@ -15,7 +15,7 @@ from .._base.jit import BOOL, CUBE, INT, INTS, MATRIX, REAL, VECTOR, jit, typed_
 from ..flow import copy
 from ..flow.velocity import FUNCTIONS, CompiledSchedule, Constants, ScheduleFactors, Work
 from . import _dop853
-from ._dop853 import ADVANCE_SIGNATURE, BEGIN_SIGNATURE, INTERPOLANT, K_ROW, STATE_TYPE, Steps
+from ._dop853 import ADVANCE_SIGNATURE, INTERPOLANT, K_ROW, STATE_TYPE, Steps
 from ._steps import RETURN, STEP_CHECKS, Control, compile_steps, largest
 
 
@@ -60,14 +60,13 @@ class Status(NamedTuple):
 
 STATUS = Status()
 BATCH_SIGNATURE = types.void(
-    types.FunctionType(BEGIN_SIGNATURE), types.FunctionType(ADVANCE_SIGNATURE), *FUNCTIONS, Problems.type,
-    CompiledSchedule.type, Control.type, REAL, BOOL, VECTOR, VECTOR, INT, INTS, Outcome.type, STATE_TYPE,
+    types.FunctionType(ADVANCE_SIGNATURE), *FUNCTIONS, Problems.type, CompiledSchedule.type, Control.type, REAL, BOOL,
+    VECTOR, VECTOR, INT, INTS, Outcome.type, STATE_TYPE,
 )  # fmt: skip
 
 
 @jit
 def advance_batch(
-    begin,
     advance,
     flow,
     closure,
@@ -119,10 +118,6 @@ def advance_batch(
         out[0, n] = 0.0
         eps_g = closure(work.S, work.w, work.parameters, K, problems.teacher, eta, eta_v, noise, False, A, B, C, dv)
         code = RETURN.pause if eps_g > control.level else RETURN.check_in_python
-        if code == RETURN.pause and first_step == 0.0:
-            span = times[-1] - times[0]
-            state.h = begin(flow, closure, constants, schedule, work, limits, span, steps)
-            state.evaluations = 2
         while code == RETURN.pause and state.next_output < times.size and halt[0] == 0:
             budget = STEP_CHECKS.max_evaluations
             code = advance(flow, closure, constants, schedule, work, limits, times, stops, False, budget, steps)
@@ -156,6 +151,5 @@ def add_up(y, s, K, M, trains_v, out):
 
 def compile_batch(flow, kernel):
     """``advance`` and the kernels of a flow and a closure, with ``advance_batch`` compiled, or read from the disk."""
-    compile_steps(flow, kernel, _dop853.begin, BEGIN_SIGNATURE)
     compile_steps(flow, kernel, _dop853.advance, ADVANCE_SIGNATURE)
-    return _dop853.begin, _dop853.advance, *compile_steps(flow, kernel, advance_batch, BATCH_SIGNATURE)
+    return _dop853.advance, *compile_steps(flow, kernel, advance_batch, BATCH_SIGNATURE)

@@ -21,9 +21,9 @@ once and is cached on the disk.
 
 Python makes the arrays of ``Steps`` (``compiled_steps.RungeKutta``; ``_batch`` for a thread of a batch).  ``k[0]``
 always holds the velocity at ``y``: code that changes ``y`` between two calls must fill it anew.  The first call of a
-run starts with ``evaluations`` = 0 and evaluates it.  S, w, A, B in ``Work`` belong to the last evaluation,
-the end of the last step that was tried.  After an accepted step S and w belong to ``y``; A and B may be those of a
-stage of the interpolant, and Python evaluates them anew.
+run starts with ``evaluations`` = 0 and evaluates it; if ``h`` = 0 it chooses the first step, too.  S, w, A, B in
+``Work`` belong to the last evaluation, the end of the last step that was tried.  After an accepted step S and w belong
+to ``y``; A and B may be those of a stage of the interpolant, and Python evaluates them anew.
 """
 
 from math import hypot, inf, sqrt
@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._base.jit import BOOL, INT, MATRIX, REAL, VECTOR, jit, typed_namedtuple
+from .._base.jit import BOOL, INT, MATRIX, VECTOR, jit, typed_namedtuple
 from .._base.lazy_compilation import small
 from ..flow import copy, gather_groups
 from ..flow.velocity import SYSTEM, change_of_eps_g, difference_of_eps_g, velocity
@@ -60,7 +60,6 @@ class Steps(NamedTuple):
     out: MATRIX  # recorded points
 
 
-BEGIN_SIGNATURE = REAL(*SYSTEM, Control.type, REAL, Steps.type)
 ADVANCE_SIGNATURE = INT(*SYSTEM, Control.type, VECTOR, VECTOR, BOOL, INT, Steps.type)
 
 
@@ -369,6 +368,9 @@ def advance(flow, closure, constants, schedule, work, control, times, stops, eve
     step is too small below ten times the distance of floats at t.
     """
     y, new, k, state = steps.y, steps.y_new, steps.k, steps.state[0]
+    if state.evaluations == 0 and state.h == 0.0:
+        state.h = begin(flow, closure, constants, schedule, work, control, times[-1] - state.t, steps)
+        state.evaluations = 2
     knots, last_evaluation = schedule.pieces.knots, state.evaluations + budget
     are_parallel = control.kinked and parallel(work.S, constants.K)
     while True:

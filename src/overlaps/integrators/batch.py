@@ -1,8 +1,8 @@
 """The engine of ``solve_many``: chunks of trajectories in threads, compiled; ``evolve`` does those that need Python.
 
 There are two call paths.  On the compiled path ``advance_batch`` steps a trajectory with the machine code of ``solve``,
-the same ``begin`` and ``advance``, so that its result is that of ``solve``, to the last bit.  On the Python path
-``evolve`` does all, as ``solve`` would.  ``_Jobs.reasons`` decides before anything runs: it is a sentence for the
+the same ``advance``, so that its result is that of ``solve``, to the last bit.  On the Python path ``evolve``
+does all, as ``solve`` would.  ``_Jobs.reasons`` decides before anything runs: it is a sentence for the
 compiled path (which becomes part of ``Batch.method``), None for the other.  The Python path is for closures that
 compiled code cannot call, callable ``stop``, schedules with functions, other methods, students that are equal at the
 start, and starts on the boundary of the positive semi-definite matrices.

@@ -107,13 +107,12 @@ class CompiledSteps:
                 self._collect()
         finally:  # also after Ctrl-C
             self._collect()
-            self.integrator.before = float(state.t_before), self.y_before.copy()
-            solver.t, solver.t_old = float(state.t), float(state.t_before)
-            solver.error = float(state.accumulated_error)
-            solver.nfev = int(state.evaluations)
-            solver.y = self.y.copy()
+            numbers = dict(zip(state.dtype.names, state.item(), strict=True))
+            solver.t, solver.t_old = numbers["t"], numbers["t_before"]
+            solver.error, solver.nfev = numbers["accumulated_error"], numbers["evaluations"]
+            self.integrator.before, solver.y = (solver.t_old, self.y_before.copy()), self.y.copy()
         speed = (solver.nfev - nfev_before) / max(perf_counter() - began, 1e-9)
-        self.budget = self.limited(int(np.clip(CALL_OPTIONS.seconds * speed, 12, STEP_CHECKS.max_evaluations)))
+        self.budget = self.limited(max(12, min(int(CALL_OPTIONS.seconds * speed), STEP_CHECKS.max_evaluations)))
         return solver.TOO_SMALL_STEP if code == RETURN.step_too_small else None
 
     def _collect(self):
@@ -157,7 +156,7 @@ class RungeKutta(CompiledSteps):
 
     passes_knots = True
     step_seconds = 4e-4
-    compiled_functions = (_dop853.advance, _dop853.ADVANCE_SIGNATURE), (_dop853.begin, _dop853.BEGIN_SIGNATURE)
+    compiled_functions = ((_dop853.advance, _dop853.ADVANCE_SIGNATURE),)
     begun = set()
 
     def prepare(self):
@@ -174,11 +173,6 @@ class RungeKutta(CompiledSteps):
         self.steps = _dop853.Steps(self.y, self.y_before, np.empty(n), k, state, self.out)
         if begun:
             k[0] = solver.f
-        elif not self.first_step:
-            compile_steps(*kernels, _dop853.begin, _dop853.BEGIN_SIGNATURE)
-            span = self.times[-1] - solver.t
-            h = _dop853.begin(*self.system, solver.system.work, self.control, span, self.steps)
-            self.state.h, self.state.evaluations = h, 2
 
     def advance(self):
         """Make steps until one needs a check; return a ``RETURN`` code."""
