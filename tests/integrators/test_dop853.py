@@ -14,6 +14,7 @@ from overlaps.flow.binding import bind
 from overlaps.flow.system import System
 from overlaps.integrators._dop853 import rounding_error
 from overlaps.integrators.dop853 import DOP853
+from overlaps.integrators.solver import with_scipy
 
 POWER_LAW = ov.power_law(beta=1.0, L=3)
 
@@ -96,7 +97,7 @@ def test_other_equations_are_left_to_scipy():
     """Without overlaps there is no eps_g: the same steps as SciPy's."""
     runs = [
         scipy.integrate.solve_ivp(lambda t, y: -y, (0, 3), [1.0], method=method, rtol=1e-6)
-        for method in (DOP853, scipy.integrate.DOP853)
+        for method in (with_scipy(DOP853), scipy.integrate.DOP853)
     ]
     assert np.array_equal(runs[0].y, runs[1].y)
 

@@ -23,6 +23,7 @@ try:
     from numba.core.codegen import JITCodeLibrary
     from numba.core.compiler import CompileResult
     from numba.core.compiler_lock import global_compiler_lock as lock  # the lock of all compilation by numba
+    from numba.core.runtime import rtsys
     from numba.core.serialize import dumps
 
     failure = None
@@ -170,6 +171,10 @@ def pack(result):
 
 
 def unpack(kernel, data):
-    """Machine code from its bytes."""
-    kernel.targetctx.refresh()  # registers what numba has imported meanwhile
+    """Machine code from its bytes.
+
+    It needs numba's allocator and nothing else: what numba registers for compilation, and imports for that purpose,
+    SciPy's linear algebra among it, takes a third of the time of a first curve.  The compiler sees to it by itself.
+    """
+    rtsys.initialize(kernel.targetctx)
     return CompileResult._rebuild(kernel.targetctx, *pickle.loads(data))

@@ -1,7 +1,7 @@
 """Minimum of a function of one variable: the lowest point of a grid, refined by bounded minimisation."""
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+import scipy
 
 
 def minimum(f, grid, values=None, *, xatol=0.0, rtol=0.0, ends=True):
@@ -14,6 +14,6 @@ def minimum(f, grid, values=None, *, xatol=0.0, rtol=0.0, ends=True):
     i, last = int(np.nanargmin(values)), len(grid) - 1
     lowest, bounds = (float(values[i]), float(grid[i])), (grid[max(i - 1, 0)], grid[min(i + 1, last)])
     if bounds[0] < bounds[1] and (ends or 0 < i < last):
-        refined = minimize_scalar(f, bounds=bounds, options={"xatol": xatol + rtol * abs(grid[i])})
+        refined = scipy.optimize.minimize_scalar(f, bounds=bounds, options={"xatol": xatol + rtol * abs(grid[i])})
         lowest = min(lowest, (float(refined.fun), float(refined.x)))
     return lowest[1], lowest[0], i

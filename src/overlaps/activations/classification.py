@@ -4,7 +4,7 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import erfinv, ndtr
+import scipy
 
 from .._base import check
 from ..gaussian.quadrature import panels, sobol
@@ -58,7 +58,7 @@ def _exact(code, m, V, v):
 
 def _positive(mean, variance):
     """P(x > 0) + P(x = 0) / 2 of x ~ N(mean, variance)."""
-    return ndtr(mean / np.sqrt(variance)) if variance > 0 else 0.5 * (1 + np.sign(mean))
+    return scipy.special.ndtr(mean / np.sqrt(variance)) if variance > 0 else 0.5 * (1 + np.sign(mean))
 
 
 def _one_unit(code, mean, variance, v):
@@ -71,7 +71,7 @@ def _one_unit(code, mean, variance, v):
 def _two_units(code, m, V, v):
     """P(y > 0) + P(y = 0) / 2 of y = v_1 g(a) + v_2 g(b), |v_1| <= |v_2|: integral over a of P given a."""
     if v[0] == 0.0 or V[0, 0] <= 0.0:
-        constant = 0.0 if v[0] == 0.0 else v[0] * (max(m[0], 0.0) if code == RELU else 2 * ndtr(m[0]) - 1)
+        constant = 0.0 if v[0] == 0.0 else v[0] * (max(m[0], 0.0) if code == RELU else 2 * scipy.special.ndtr(m[0]) - 1)
         if constant == 0.0:
             return _one_unit(code, m[1], V[1, 1], v[1]) if v[1] else 0.5
     sa, end = np.sqrt(max(V[0, 0], 1e-300)), CLASSIFICATION.half_width
@@ -80,11 +80,11 @@ def _two_units(code, m, V, v):
     a = m[0] + sa * z
     mean, root = m[1] + V[0, 1] / sa * z, np.sqrt(max(V[1, 1] - V[0, 1] ** 2 / sa**2, 1e-300))
     if code == ERF:  # g(b) > t where v_2 > 0, g(b) < t otherwise; |t| <= 1
-        t = np.clip(-v[0] / v[1] * (2 * ndtr(a) - 1), -1.0, 1.0)
-        above = ndtr((mean - np.sqrt(2) * erfinv(t)) / root)
+        t = np.clip(-v[0] / v[1] * (2 * scipy.special.ndtr(a) - 1), -1.0, 1.0)
+        above = scipy.special.ndtr((mean - np.sqrt(2) * scipy.special.erfinv(t)) / root)
         return float(weight @ (above if v[1] > 0 else 1 - above))
     t = -v[0] / v[1] * np.maximum(a, 0.0)  # b_+ > t where v_2 > 0, b_+ < t otherwise
-    above = np.where(t < 0, 1.0, ndtr((mean - t) / root))
+    above = np.where(t < 0, 1.0, scipy.special.ndtr((mean - t) / root))
     right = above if v[1] > 0 else np.where(t > 0, 1 - above, 0.0)
     scale = np.sqrt(max(V[1, 1], 1e-300))
     silent = both(-m[0] / sa, -m[1] / scale, np.clip(V[0, 1] / (sa * scale), -1.0, 1.0))[0]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import erf as _erf
+import scipy
 
 from .._base import ArrayLike, by_name, check
 from .activation import Activation
@@ -110,7 +110,7 @@ def _piecewise_linear(name, slope):
 
 
 def _erf_g(x):
-    return _erf(np.asarray(x) / np.sqrt(2))
+    return scipy.special.erf(np.asarray(x) / np.sqrt(2))
 
 
 def _erf_dg(x):

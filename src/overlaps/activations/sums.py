@@ -10,8 +10,7 @@ kernels, because the opposite fields x and -x are singular.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import least_squares
-from scipy.special import erf
+import scipy
 
 from .._base.jit import jit
 from ..gaussian.packed import matrix, packed, vector
@@ -141,12 +140,13 @@ def fit_erf_mixture(g, J=4):
     y = g(x)
 
     def columns(log_b):
-        return erf(x[:, None] * np.exp(log_b) * np.sqrt(0.5))
+        return scipy.special.erf(x[:, None] * np.exp(log_b) * np.sqrt(0.5))
 
     def residual(log_b):
         return columns(log_b) @ np.linalg.lstsq(columns(log_b), y, rcond=None)[0] - y
 
-    log_b = least_squares(residual, np.log(np.geomspace(0.3, 1.5, J) / half), xtol=1e-12, ftol=1e-12, gtol=1e-14).x
+    first, tolerances = np.log(np.geomspace(0.3, 1.5, J) / half), {"xtol": 1e-12, "ftol": 1e-12, "gtol": 1e-14}
+    log_b = scipy.optimize.least_squares(residual, first, **tolerances).x
     amplitudes = np.linalg.lstsq(columns(log_b), y, rcond=None)[0]
     error = float(max(np.max(np.abs(residual(log_b))), abs(np.sum(amplitudes) - top)))
     return ScaledSum(CODES.erf, tuple(amplitudes.tolist()), tuple(np.exp(log_b).tolist()), error)

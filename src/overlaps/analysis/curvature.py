@@ -4,7 +4,7 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import block_diag
+import scipy
 
 from .._base import ArrayLike, Floats, Immutable, Numbers, by_name, check
 from ..activations.bound import outputs
@@ -220,7 +220,7 @@ def _at(model, state, alpha):
     bulk = state.s[:, None] * np.linalg.eigvalsh(H)
     size = L * K * (K + M)
     V = _overlap_derivatives(state).reshape(-1, size)
-    V = block_diag(V, np.eye(K)) if model.trains_v else V
+    V = scipy.linalg.block_diag(V, np.eye(K)) if model.trains_v else V
     block = V.T @ curvature @ V
     block[:size, :size] += np.einsum("l,jk,ab,lm->ljamkb", state.s, H, np.eye(K + M), np.eye(L)).reshape(size, size)
     values, vectors = np.linalg.eigh((block + block.T) / 2)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator
+import scipy
 
 from ..models.features import STRUCTURED, check_features
 from ._newton import Eigenspaces, Equations, Factorised, Frozen, correct, factorise, rotate
@@ -129,7 +129,7 @@ class Jacobian:
             change = self.frozen(dy) + self.F @ (self.G @ dy)
             return change if self.sphere is None else self.sphere.projected(change[:, None], dy[:, None])[:, 0]
 
-        return LinearOperator((self.y.size,) * 2, matvec=product, dtype=float)
+        return scipy.sparse.linalg.LinearOperator((self.y.size,) * 2, matvec=product, dtype=float)
 
     @cached_property
     def rotated(self):

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from ..gaussian.two_point import LINEAR, QUADRATIC
 
@@ -171,7 +171,7 @@ def _frame(model, state):
         if frame is not None:
             return frame, "quadratic: orthogonal frame."
     norms = np.sqrt(np.outer(np.diag(state.Q), np.diag(state.T)))
-    k, m = linear_sum_assignment(np.abs(R) / np.maximum(norms, 1e-300), maximize=True)
+    k, m = scipy.optimize.linear_sum_assignment(np.abs(R) / np.maximum(norms, 1e-300), maximize=True)
     frame = np.zeros((model.K, model.M))
     frame[k, m] = np.where(R[k, m] < 0, -1.0, 1.0)
     if not reproduces(model, v, frame):

@@ -8,8 +8,7 @@ import math
 from functools import cache, lru_cache
 
 import numpy as np
-from scipy.integrate import quad_vec
-from scipy.special import ndtri
+import scipy
 
 from .._base.jit import jit
 from .two_point import SQRT_2PI
@@ -70,7 +69,7 @@ def sobol(d, log2, seed):
     """Scrambled Sobol points (2^log2, d) of N(0, 1), from a seed or a Generator."""
     from scipy.stats import qmc  # imported here because it takes half a second
 
-    return ndtri(qmc.Sobol(d, seed=np.random.default_rng(seed)).random_base2(log2))
+    return scipy.special.ndtri(qmc.Sobol(d, seed=np.random.default_rng(seed)).random_base2(log2))
 
 
 @cache
@@ -115,7 +114,7 @@ def adaptive(f, kinks, half_width, *, relative, absolute=0.0):
 
     ``kinks`` are points at which f is not smooth, ``absolute`` is the rounding error of f.
     """
-    value, _, info = quad_vec(
+    value, _, info = scipy.integrate.quad_vec(
         lambda z: f(z) * math.exp(-0.5 * z * z) / SQRT_2PI, -half_width, half_width, epsabs=max(absolute, 1e-200),
         epsrel=relative, norm="max", points=[0.0, *(k for k in kinks if abs(k) < half_width)], limit=500,
         full_output=True,

@@ -3,8 +3,7 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.integrate import BDF
-from scipy.sparse import csc_matrix
+import scipy
 
 from ..flow.jacobian import Jacobian
 from ..flow.system import system_of
@@ -37,7 +36,7 @@ class ToleranceOptions(NamedTuple):
 TOLERANCE = ToleranceOptions()
 
 
-class StructuredBDF(FlowSolver, BDF):
+class StructuredBDF(FlowSolver):
     r"""SciPy's BDF for the flow of the overlaps, with the Newton equations solved exactly at a cost linear in L.
 
     .. math:: (1 - c J)\, x = b, \qquad J = D + F G
@@ -89,11 +88,12 @@ class StructuredBDF(FlowSolver, BDF):
     ('StructuredBDF', True)
     """
 
+    scipy_class = "BDF"
     traits = Traits(
         interpolates=True,  # its dense output is the polynomial that it steps with
         by_blocks=True, estimates_error=True, internal=("jac", "jac_sparsity"),
         least_rtol=TOLERANCE.min_rtol ** (1 / 1.2) / TOLERANCE.fraction,  # 1e-10: smaller ones make the same steps
-        compiled_steps=Backward,
+        compiled_steps=Backward, multistep=True, adjustable=True,
     )  # fmt: skip
     newton_tol: float
     fun: Any
@@ -110,7 +110,8 @@ class StructuredBDF(FlowSolver, BDF):
         atol = max(atol * rtol**0.2, TOLERANCE.min_atol)
         rtol = max((TOLERANCE.fraction * rtol) ** 1.2, TOLERANCE.min_rtol)
         # an empty sparse Jacobian prevents BDF from allocating a dense identity matrix; it is replaced below
-        super().__init__(fun, t0, y0, t_bound, rtol=rtol, atol=atol, jac=csc_matrix((len(y0), len(y0))), **options)
+        jac = scipy.sparse.csc_matrix((len(y0), len(y0)))
+        super().__init__(fun, t0, y0, t_bound, rtol=rtol, atol=atol, jac=jac, **options)
         self.newton_tol = max(self.newton_tol, TOLERANCE.newton)
         # BDF's step passes ``I - c * J`` to ``lu``.  Jacobian implements this expression, with the number 1 for I;
         # the alternative, a copy of SciPy's step method, would miss later corrections there.

@@ -19,7 +19,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.integrate import OdeSolver
+import scipy
 
 from .._base.accounts import Account
 from .._base.lazy_compilation import is_lazy
@@ -113,7 +113,7 @@ class CompiledSteps:
             self.integrator.before, solver.y = (solver.t_old, self.y_before.copy()), self.y.copy()
         speed = (solver.nfev - nfev_before) / max(perf_counter() - began, 1e-9)
         self.budget = self.limited(max(12, min(int(CALL_OPTIONS.seconds * speed), STEP_CHECKS.max_evaluations)))
-        return solver.TOO_SMALL_STEP if code == RETURN.step_too_small else None
+        return scipy.integrate.OdeSolver.TOO_SMALL_STEP if code == RETURN.step_too_small else None
 
     def _collect(self):
         """Move ``out`` into the rows of the run."""
@@ -141,8 +141,6 @@ class CompiledSteps:
 
 class Position:
     """The part of a ``DOP853`` that compiled steps use, for runs that begin with them, without SciPy's first steps."""
-
-    TOO_SMALL_STEP = OdeSolver.TOO_SMALL_STEP
 
     def __init__(self, system, t, y, options):
         self.system, self.t, self.y, self.n = system, t, y, y.size

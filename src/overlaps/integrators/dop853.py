@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from scipy import integrate
 
 from ..flow.system import System
 from ._dop853 import INTERPOLANT, bound_of_step, difference_error, eps_g_error, reach, rounding_error
@@ -13,7 +12,7 @@ from .solver import FlowSolver, Traits
 __all__ = ["DOP853"]
 
 
-class DOP853(FlowSolver, integrate.DOP853):
+class DOP853(FlowSolver):
     r"""SciPy's DOP853 that keeps the error of eps_g below rtol eps_g as well.
 
     A step of the overlaps that errs by dQ, dR, dv changes the generalisation error by
@@ -28,7 +27,8 @@ class DOP853(FlowSolver, integrate.DOP853):
     Parameters
     ----------
     fun, t0, y0, t_bound, **options
-        As in ``scipy.integrate.DOP853``; equations other than the flow of the overlaps are integrated as by SciPy.
+        As in ``scipy.integrate.DOP853``; equations other than the flow of the overlaps are integrated as by SciPy
+        (``solve_ivp`` takes the class ``solver.with_scipy(DOP853)``).
 
     Notes
     -----
@@ -61,7 +61,8 @@ class DOP853(FlowSolver, integrate.DOP853):
     rtol: float
     atol: Any
     base_atol: Any
-    traits = Traits(interpolates=True, estimates_error=True, compiled_steps=RungeKutta)
+    scipy_class = "DOP853"
+    traits = Traits(interpolates=True, estimates_error=True, compiled_steps=RungeKutta, one_step=True, adjustable=True)
 
     @property
     def requested_tolerances(self):

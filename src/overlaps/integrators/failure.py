@@ -72,7 +72,7 @@ class Failure(Monitor):
         if no_jacobian_reason:
             return f"{vanished} Here {no_jacobian_reason}, which implicit methods need: try method='DOP853'."
         stiff = ", or the problem is stiff: try a smaller eta or method='structured'"
-        advice = stiff if integrator.one_step else ": try a smaller eta"
+        advice = stiff if integrator.traits.one_step else ": try a smaller eta"
         return f"{vanished} They may blow up in finite time (eta = {system.model.eta:g} too large){advice}."
 
     def _lost_direction(self, integrator):
@@ -131,7 +131,7 @@ class Failure(Monitor):
         if diverged:
             return diverged
         # the internal state of LSODA cannot be replaced by a projected one
-        projected = system.psd is None or integrator.adjustable
+        projected = system.psd is None or integrator.traits.adjustable
         singular = "From a singular start try method='DOP853' or 'structured'."
         remedy = "Try smaller rtol and atol." if projected else singular
         return f"{LOST_POSITIVITY} (lowest eigenvalue {lowest:.3g}), an integration error. {remedy}"

@@ -3,14 +3,9 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.integrate
-from scipy.integrate import BDF, RK23, RK45, Radau
 
 from .compiled_steps import Position
 from .solver import traits_of
-
-ONE_STEP = (RK23, RK45, scipy.integrate.DOP853)  # SciPy's methods that may change h_abs between any two steps
-ADJUSTABLE = (*ONE_STEP, Radau, BDF)  # read t_bound, atol and the state anew at each step
 
 
 class RestartOptions(NamedTuple):
@@ -37,10 +32,8 @@ class Integrator:
         self.kernel = method.kernel_of(system) if self.traits.compiled_steps else None
         self.account: Any = None  # of steps in Python, until compiling pays
         self._compiles = False  # whether compiling pays
-        self.one_step, self.adjustable = issubclass(method, ONE_STEP), issubclass(method, ADJUSTABLE)
-        self.multistep = issubclass(method, BDF)
         # a projection changes the ends of steps of an explicit method, and nothing inside
-        self.interpolates = self.traits.interpolates and not (self.one_step and system.psd is not None)
+        self.interpolates = self.traits.interpolates and not (self.traits.one_step and system.psd is not None)
         self.solver: Any
         kind = self.traits.compiled_steps
         # angles of kinked students may shorten SciPy's first step, and SciPy changes a smaller rtol
@@ -104,12 +97,12 @@ class Integrator:
             if self.failure:
                 self.before = solver.t, solver.y
         else:
-            self.before, h = (solver.t, solver.y), solver.h_abs if self.one_step else None
+            self.before, h = (solver.t, solver.y), solver.h_abs if self.traits.one_step else None
             self.failure = self._step(solver)
-            if self.one_step and not self.interpolates and solver.t >= self._bound:
+            if self.traits.one_step and not self.interpolates and solver.t >= self._bound:
                 # landing on an output time shortened the step, so the error control may try the longer one again
                 solver.h_abs = max(solver.h_abs, h)
-        if self.failure and self.multistep and solver.t - self._restarted > RESTART.min_progress * solver.t:
+        if self.failure and self.traits.multistep and solver.t - self._restarted > RESTART.min_progress * solver.t:
             # after many shortened steps, BDF of high order amplifies the rounding in its differences; first order
             # has none, and a failure there is due to the flow
             self._restarted = solver.t
@@ -121,11 +114,11 @@ class Integrator:
         solver = self.solver
         self.system.enter(solver.t)  # compiled steps pass knots by themselves
         solver.y = y
-        if self.multistep:
+        if self.traits.multistep:
             solver.D[0] = y  # the polynomial of earlier steps ends there
         if self.compiled:
             self.compiled.put(y)
-        elif self.adjustable and not self.multistep:
+        elif self.traits.adjustable and not self.traits.multistep:
             solver.f = solver.fun(solver.t, y)
 
     def at(self, t):
@@ -134,7 +127,7 @@ class Integrator:
 
     def inside(self):
         """State in the last step as a function of time: the polynomial of the solver, or the step integrated again."""
-        return self.solver.dense_output() if self.traits.interpolates and not self.one_step else self._again
+        return self.solver.dense_output() if self.traits.interpolates and not self.traits.one_step else self._again
 
     def _again(self, t):
         solver = self._new_solver(*self.before, t)
@@ -146,7 +139,7 @@ class Integrator:
         """Continue to the next bound: with the same solver if it can, because its history of steps is still valid."""
         solver, self._bound = self.solver, self._bounds[np.searchsorted(self._bounds, self.t, side="right")]
         jumped = self.system.enter(solver.t)
-        if self.adjustable and not (jumped and solver.t > self.times[0]):
+        if self.traits.adjustable and not (jumped and solver.t > self.times[0]):
             solver.t_bound, solver.status = self._bound, "running"
         else:
             self._renew()
@@ -180,10 +173,10 @@ class Integrator:
         system.enter(t)
         if options.get("first_step"):  # given for the whole run, of which this segment may be shorter
             options = options | {"first_step": min(options["first_step"], target - t) or None}
-        if not self.adjustable:
+        if not self.traits.adjustable:
             options = options | {"atol": options["atol"] * system.unit(y)}
         solver = self.method(system.rhs, t, y, target, **options)
-        if self.adjustable:
+        if self.traits.adjustable:
             solver.base_atol = solver.atol
         if self.interpolates:
             solver.outputs = np.array(outputs, dtype=float)  # kernels are compiled for writable arrays
@@ -191,6 +184,6 @@ class Integrator:
 
     def _step(self, solver):
         """One step, with the absolute tolerance in units of the size that the overlaps have now."""
-        if self.adjustable:
+        if self.traits.adjustable:
             solver.atol = solver.base_atol * self.system.unit(solver.y)
         return solver.step()

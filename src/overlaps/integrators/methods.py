@@ -1,11 +1,10 @@
 """Integration methods: their names and options, the choice of "auto", and its reason."""
 
 import inspect
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.integrate
-from scipy.integrate import RK45, OdeSolver
+import scipy
 
 from .._base import check
 from ..flow.binding import bind
@@ -13,7 +12,7 @@ from ..flow.system import System, fastest_rate
 from ..models.features import check_features
 from .bdf import StructuredBDF
 from .dop853 import DOP853
-from .solver import Traits, traits_of
+from .solver import FlowSolver, Traits, traits_of, with_scipy
 
 DEFAULT_STEPS = {"max_step": np.inf, "first_step": None, "min_step": 0.0}  # the solvers' own step control
 OPTION_HINTS = {
@@ -48,7 +47,8 @@ def check_options(method, options, span=np.inf):
     """Refuse options that a solver of SciPy or of this library would ignore; replace numbers by checked ones."""
     if not options or method.__module__.partition(".")[0] not in ("scipy", __package__.partition(".")[0]):
         return  # classes of the user check their options
-    inits = [inspect.signature(cls.__init__).parameters for cls in method.__mro__ if issubclass(cls, OdeSolver)]
+    solvers = [cls for cls in with_scipy(method).__mro__ if issubclass(cls, scipy.integrate.OdeSolver)]
+    inits = [inspect.signature(cls.__init__).parameters for cls in solvers]
     fixed = {"self", "fun", "t0", "y0", "t_bound", "rtol", "atol", "vectorized", "options", "extraneous"}
     fixed |= {"support_complex", *traits_of(method).internal}
     known = sorted({name for init in inits for name in init} - fixed)
@@ -81,9 +81,10 @@ def solver_class(method):
             if method in (name, cls.__name__):
                 return cls
         named = getattr(scipy.integrate, method, None)
-        if isinstance(named, type) and issubclass(named, OdeSolver) and named is not OdeSolver:
+        base = scipy.integrate.OdeSolver
+        if isinstance(named, type) and issubclass(named, base) and named is not base:
             return named
-    elif isinstance(method, type) and issubclass(method, OdeSolver):
+    elif isinstance(method, type) and issubclass(method, (FlowSolver, scipy.integrate.OdeSolver)):
         return method
     raise ValueError(
         f"method = {check.shown(method)}; expected 'auto', 'structured', a solve_ivp name (RK45, RK23, DOP853, "
@@ -139,7 +140,8 @@ def second_run(traj, start, options, solve):
         repeated = all(np.array_equal(getattr(traj, x)[:n], getattr(other, x)) for x in ("Q", "R", "v"))
         if not repeated and min_ratio * other.rtol <= traj.rtol:
             return other, ""
-    method, system = RK45 if issubclass(traj.solver, DOP853) else DOP853, System(traj.model, start.on(traj.model))
+    method: Any = scipy.integrate.RK45 if issubclass(traj.solver, DOP853) else DOP853
+    system = System(traj.model, start.on(traj.model))
     evaluations = 2 * (traj.alpha[-1] - start.alpha) * fastest_rate(system)
     if not evaluations * system.packing.size < METHOD_OPTIONS.max_second_run:
         return None, (

@@ -94,7 +94,7 @@ def _steps(system, y, method, options, output, angles, crossing, leave, tick):
     integrator = Integrator(system, method, y, run.times, run.every_step, options, output.rows)
     system.close(y)
     angles.after_step(integrator)
-    if integrator.one_step and options.get("first_step") is None:
+    if integrator.traits.one_step and options.get("first_step") is None:
         integrator.shorten_first_step(angles.first_step_factor(options["rtol"]))
     failure = Failure(system, options, y)
     # compiled steps compare eps_g with the level: nan makes every step need a check, -inf none

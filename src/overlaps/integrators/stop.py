@@ -4,7 +4,7 @@ import inspect
 import numbers
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 
 from .._base import check
 from .monitors import Monitor, Stop
@@ -50,7 +50,7 @@ class Crossing(Monitor):
         first, last = self.value(before, y_at(before)), value(after)
         if np.sign(first) * np.sign(last) > 0:  # the sign changes only in the larger step, so the time is its end
             return after
-        return brentq(value, before, after, xtol=1e-12 * max(1.0, after), rtol=1e-12)
+        return scipy.optimize.brentq(value, before, after, xtol=1e-12 * max(1.0, after), rtol=1e-12)
 
 
 def check_level(stop, models):

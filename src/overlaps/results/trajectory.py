@@ -171,8 +171,7 @@ class Trajectory(Solved, _Blocks, kw_only=True):
     stopped : bool
         Whether the condition ``stop`` was met before the last time.
     solver : class or None
-        The class of the integrator, as ``solve`` accepts it, a subclass of ``scipy.integrate.OdeSolver``; None if a
-        file could not contain it.
+        The class of the integrator, as ``solve`` accepts it; None if a file could not contain it.
     eps_late, floor_late : ndarray, shape (n,), or None
         With ``solve(..., late=True)``: eps_g and its ``eps_floor`` where differences were integrated, nan before.
     eps_error : ndarray, shape (n,), or None

@@ -4,8 +4,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import ndtr
+import scipy
 
 from .._base import by_name, check
 from ..gaussian.quadrature import legendre
@@ -342,7 +341,8 @@ def _graded(law, clip):
     inside = law.at(edges[[0, -1]])[0]
     for at in (clip, -clip)[: 2 if clip else 1]:
         if inside[0] < at < inside[1]:
-            t = brentq(lambda t, at=at: law.at(np.array([t]))[0][0] - at, edges[0], edges[-1], xtol=1e-15)
+            value = lambda t, at=at: law.at(np.array([t]))[0][0] - at  # noqa: E731
+            t = scipy.optimize.brentq(value, edges[0], edges[-1], xtol=1e-15)
             edges = np.append(edges, t + np.outer([-1, 1], np.append(0.0, 0.5 ** np.arange(RESIDUAL.graded_panels))))
     edges = np.unique(np.clip(edges, law.panels[0, 0], law.panels[-1, 1]))
     xi, p = law._replace(panels=np.stack([edges[:-1], edges[1:]], axis=1)).nodes(LAWS.sizes - 1)
@@ -354,7 +354,7 @@ def _given(s, xi, clip):
     if clip == 0:
         return 2 * np.exp(-((xi / s) ** 2) / 2) / (s * np.sqrt(2 * np.pi)), np.ones_like(xi)
     lower, upper = (xi - clip) / s, (xi + clip) / s
-    inside = ndtr(-lower) - ndtr(-upper)
+    inside = scipy.special.ndtr(-lower) - scipy.special.ndtr(-upper)
     if s > clip:  # here the terms of the form below cancel
         z, weight = legendre(40)
         density = np.exp(-((((2 * z[:, None] - 1) * clip - xi) / s) ** 2) / 2) / (s * np.sqrt(2 * np.pi))

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 
 from .._base import by_name, check, quietly
 from ..flow.jacobian import jacobian_of
@@ -275,7 +275,7 @@ class _Branch:
             unstable[eta] = rate > 0
             return rate
 
-        eta = float(brentq(rate, *sorted((a, b)), xtol=1e-300, rtol=1e-13))
+        eta = float(scipy.optimize.brentq(rate, *sorted((a, b)), xtol=1e-300, rtol=1e-13))
         inside = min((x for x in unstable if unstable[x] == unstable[a]), key=lambda x: abs(x - b))
         outside = min((x for x in unstable if unstable[x] == unstable[b]), key=lambda x: abs(x - a))
         if self.change(self.known[inside], self.known[outside]) > CONTINUATION.jump_tol:

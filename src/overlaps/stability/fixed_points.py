@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import lstsq
+import scipy
 
 from .._base import Immutable, by_name, check, warn
 from ..flow.closure import check_domain
@@ -207,7 +207,7 @@ def _newton(system, y, max_iterations):
             norms = np.zeros((len(sphere.norms), free.size))
             np.add.at(norms.T, copies, sphere.reads.T)
             J, target = np.vstack([J, derivative.scale * norms]), np.r_[target, np.zeros(len(norms))]
-        step = -lstsq(J, target, cond=EIGENVALUES.zero_tol)[0][copies]
+        step = -scipy.linalg.lstsq(J, target, cond=EIGENVALUES.zero_tol)[0][copies]
         step[frozen] = 0.0
         for damping in 0.5 ** np.arange(20):
             trial = possible(system, y + damping * step, inverse)[tied]

@@ -13,8 +13,7 @@ g' = mean + half sgn, so that averages are means of products of signs: arcsines 
 from itertools import combinations
 
 import numpy as np
-from scipy.linalg import eigh
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from ..activations.kernels import CODES
 from ..gaussian.orthants import orthants
@@ -32,7 +31,7 @@ def learned(model, state):
     if np.any(students == 0) or np.any(teachers == 0):
         return False
     cosine = state.R * np.multiply.outer(state.v / students, model.v_star / teachers)
-    _, partner = linear_sum_assignment(-cosine)
+    _, partner = scipy.optimize.linear_sum_assignment(-cosine)
     scale = model.v_star[partner] / state.v
     q, r, t = (x[model.spectrum.s > 0] for x in state.plain)  # a block without variance does not matter
     order = np.ix_(range(len(t)), partner, partner)
@@ -70,7 +69,7 @@ class Differences:
         K = self.model.K
         unit = np.eye(K)
         loss = np.kron(self.G, unit) + np.kron(unit, self.G)
-        largest = eigh(self.four.reshape(K * K, K * K), loss, eigvals_only=True)[-1]
+        largest = scipy.linalg.eigh(self.four.reshape(K * K, K * K), loss, eigvals_only=True)[-1]
         return float(self.model.batch_size / (self.s @ self.p * largest))
 
     def modes(self, eta):

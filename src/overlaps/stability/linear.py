@@ -3,7 +3,6 @@
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs
 
 from .._base import Floats, Immutable, by_name, check
 from ..flow.closure import check_domain
@@ -224,6 +223,8 @@ def _leading(system, y, derivative, count):
     A few products find the right end of the spectrum. Shift-invert with sigma just beyond it then separates eigenvalues
     that are close to each other on the scale of the fastest rate.
     """
+    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigs  # a slow import, which few need
+
     n, product = y.size, derivative.operator()
     v0 = np.random.default_rng(0).standard_normal(n)  # a fixed seed: reproducible results
     try:
