@@ -161,21 +161,18 @@ def _pack(S, work):
 
     Returns whether any may exceed 1/2 in size, which requires a tilted variance above 1.
     """
-    n = S.shape[0]
-    large = False
-    for c in range(n):
+    large, i = False, unsigned_index(0)
+    for c in range(unsigned_index(len(S))):
         e, f = work[ROW.e, c], work[ROW.f, c]
         variance = S[c, c] - e * e - f * f
         norm = 1.0 / math.sqrt(1.0 + variance)
-        work[ROW.norm, c], work[ROW.e, c], work[ROW.f, c] = norm, e * norm, f * norm
+        e, f = e * norm, f * norm
+        work[ROW.norm, c], work[ROW.e, c], work[ROW.f, c] = norm, e, f
         # |x_cd| <= variance / (1 + variance): no correlation above 1/2 while all tilted variances are below 1
         large |= variance > 1.0
-    i = 0
-    for c in range(n):
-        e, f, norm = work[ROW.e, c], work[ROW.f, c], work[ROW.norm, c]
-        for d in range(c + 1):
-            work[ROW.x, i + d] = S[c, d] * norm * work[ROW.norm, d] - e * work[ROW.e, d] - f * work[ROW.f, d]
-        i += c + 1
+        for d in range(c + unsigned_index(1)):
+            work[ROW.x, i] = S[c, d] * norm * work[ROW.norm, d] - e * work[ROW.e, d] - f * work[ROW.f, d]
+            i += unsigned_index(1)
     return large
 
 
