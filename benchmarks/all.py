@@ -33,21 +33,35 @@ DECISIVE = (  # rows that users decide by: the page shows them, the file keeps a
     "C, erf, K = M = 2",
     "C, erf, K = M = 40",
     "C, relu, K = M = 4",
+    "solve, K = M = 2, η = 0.2, to α = 0.001, 1 record",
+    "solve, K = M = 2, η = 0.2, to α = 100, 51 records",
+    "solve, K = M = 2, η = 0.2, to α = 1000, 1000 records",
     "DOP853, K = M = 2, η = 0.2, to α = 1000",
     "BDF, K = M = 2, 512 eigenvalues, to α = 1e9",
     "BDF, K = M = 6, 512 eigenvalues, to α = 1e6",
     "solve_many, 900 × (K = M = 2, to α = 100), each",
+    "solve_many, 2000 × (K = M = 2, to α = 100, 201 records), each",
     "direct, erf, K = M = 2, N = 1000",
+    "direct, erf, K = M = 2, N = 10000",
     "reduced, erf, K = M = 2, any N",
+    "reduced, erf, K = M = 2, batches of 100",
     "solve, K = M = 2, to α = 100",
     "Bayes-optimal curve, He₃, k = 10000, 100 points",
     "first solve, erf, nothing compiled",
     "first solve, erf, compiled",
     "first solve, erf, kernels kept",
+    "600 curves, erf, nothing compiled",
 )
 NAMES = {  # rows whose part of the file is needed to understand them
-    "direct, erf, K = M = 2, N = 1000": "SGD, one step: direct, erf, K = M = 2, N = 1000",
-    "reduced, erf, K = M = 2, any N": "SGD, one step: reduced, erf, K = M = 2, any N",
+    **{
+        name: f"SGD, one step: {name}"
+        for name in (
+            "direct, erf, K = M = 2, N = 1000",
+            "direct, erf, K = M = 2, N = 10000",
+            "reduced, erf, K = M = 2, any N",
+            "reduced, erf, K = M = 2, batches of 100",
+        )
+    },
     "solve, K = M = 2, to α = 100": "gelu as a function of the user, K = M = 2, to α = 100",
 }
 MARKS = "<!-- rows of benchmarks/all.py -->", "<!-- end of rows -->"

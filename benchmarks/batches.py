@@ -54,6 +54,11 @@ def rows():
     name = f"solve_many, {len(MODELS)} × (K = M = 2, to α = 100), each"
     yield row(PART, name, many, {"loop over solve": (loop, len(SOME))}, per=len(MODELS), note=gain(many), budget=2.0)
 
+    models, alpha = [MODEL.replace(eta=eta) for eta in np.linspace(0.1, 1.0, 2000)], np.linspace(0.0, 100.0, 201)
+    name = f"solve_many, {len(models)} × (K = M = 2, to α = 100, 201 records), each"
+    loop = {"loop over solve": (lambda: [ov.solve(model, START, alpha) for model in models[::50]], len(models[::50]))}
+    yield row(PART, name, lambda: ov.solve_many(models, START, alpha, threads=1), loop, per=len(models), budget=2.0)
+
     grid = {"eta": np.linspace(0.1, 0.6, 24)}
 
     def sweep(threads):

@@ -1,10 +1,11 @@
-"""Direct SGD and SGD on the hidden manifold, against plain NumPy; reduced SGD, which needs no weights.
+"""Direct SGD and SGD on the hidden manifold, against plain NumPy and PyTorch; reduced SGD, which needs no weights.
 
 Whole runs, start and records included; times are those of one step.  Plain NumPy draws one sample at a time, as short
 programs do.
 """
 
 import numpy as np
+from rivals import steps as rival_steps
 from scipy.special import erf
 from timing import row, show
 
@@ -49,6 +50,7 @@ def direct(K, N, steps):
 
     few = max(20, steps // 50)
     baselines = {"plain NumPy": (lambda: plain(K, N, few), few), "float32": lambda: run("float32")}
+    baselines |= rival_steps(K, N, few)
     return row(PART, f"direct, erf, K = M = {K}, N = {N}", run, baselines, per=steps)
 
 

@@ -5,6 +5,7 @@ O(eta^2) term.
 """
 
 import numpy as np
+from rivals import curves
 from scipy import integrate
 from timing import row, show
 
@@ -48,6 +49,29 @@ def euler(model, start, alpha, h=0.01):
     room = system.S, system.w, work, system.A, system.B, system.C, system.dv, np.empty_like(y)
     euler_steps(y, one, system.source, *room, model.eta, h, round(alpha / h))
     return system.state(y).Q
+
+
+def recorded(end, n):
+    """A curve with records, against one without and against programs of other libraries; errors in units of rtol."""
+    model = ov.committee_machine(2, 2, eta=0.2)
+    start = ov.State.from_overlaps(model, Q=[[0.5, 0], [0, 0.4]], R=[[0.1, 0.02], [0.03, 0.12]], T=np.eye(2))
+    alpha = np.linspace(0.0, end, n) if n > 1 else [end]
+
+    def run(alpha=alpha, rtol=1e-8):
+        return ov.solve(model, start, alpha, rtol=rtol)
+
+    baselines, note = {"one record": lambda: run([end])} if n > 1 else {}, ""
+    if n > 1:
+        baselines |= curves(start, model.eta, alpha)
+        found, exact = run(), run(rtol=1e-12)
+        overlaps = max(np.abs(getattr(found, x) - getattr(exact, x)).max() for x in "QR") / np.abs(exact.S).max()
+        above = exact.eps_g > 10 * np.maximum(found.eps_floor, exact.eps_floor)
+        error = np.abs(found.eps_g / exact.eps_g - 1)[above].max()
+        note = (
+            f"{found.nfev} evaluations; errors of Q and R {overlaps / 1e-8:.2g} rtol, of eps_g {error / 1e-8:.2g} rtol"
+        )
+    name = f"solve, K = M = 2, η = 0.2, to α = {end:g}, {n} record{'s' * (n > 1)}"
+    return row(PART, name, run, baselines, note=note)
 
 
 def isotropic(K, alpha=1000.0):
@@ -109,6 +133,8 @@ def many_units(K=200, alpha=100.0):
 
 
 def rows():
+    for end, n in ((1e-3, 1), (100.0, 51), (100.0, 1000), (1000.0, 1000)):
+        yield recorded(end, n)
     yield isotropic(2)
     yield isotropic(4)
     yield rounding()

@@ -17,6 +17,11 @@ model = ov.committee_machine(2, 2, activation=ov.{0}, eta=0.2)
 ov.solve(model, model.random_start(N=1000, rng=1), [1.0])
 """
 
+MANY = """
+for i in range(600):
+    ov.solve(model, model.random_start(N=1000, rng=1), (0, 100.0 + 1e-3 * i))
+"""
+
 ESTIMATE = """
 from time import process_time
 import overlaps as ov
@@ -45,6 +50,9 @@ def rows():
             yield row(PART, f"first solve, {name}, compiled", lambda: process(code, cache, "always"), once=True)
             baselines = {"import of NumPy, SciPy, numba": lambda: process(imports, cache)}
             yield row(PART, f"first solve, {name}, kernels kept", lambda: process(code, cache), baselines, budget=1.0)
+        cache, code = os.path.join(folder, "many"), SOLVE.format("erf") + MANY
+        warm = {"kernels kept": lambda: process(code, cache)}
+        yield row(PART, "600 curves, erf, nothing compiled", lambda: process(code, cache), warm, once=True)
 
 
 def estimates():
