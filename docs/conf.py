@@ -8,6 +8,8 @@ import hashlib
 import os
 import re
 import shutil
+import tomllib
+import zlib
 from pathlib import Path
 
 import jupytext
@@ -18,10 +20,11 @@ import overlaps
 HERE = Path(__file__).parent
 BUILD = HERE / "_build"
 
-REPOSITORY = "https://github.com/overlaps/overlaps"  # a placeholder until the package has a home
-BINDER = (
-    REPOSITORY.replace("https://github.com", "https://mybinder.org/v2/gh") + "/HEAD?labpath=notebooks/{lecture}.ipynb"
-)
+# Links to the repository and to Binder, and the addresses that shared links show, follow from [project.urls]; without
+# them there are none.
+URLS = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"].get("urls", {})
+REPOSITORY = URLS.get("Source", "")
+BINDER = REPOSITORY.replace("https://github.com", "https://mybinder.org/v2/gh") + "/HEAD?labpath=notebooks/"
 
 project = "overlaps"
 author = copyright = "The overlaps authors"
@@ -33,6 +36,10 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "sphinx.ext.intersphinx",
+    "sphinx_copybutton",
+    "sphinx_design",  # cards of the first page
+    "sphinxext.opengraph",
     "sphinx_gallery.gen_gallery",
     "sphinxcontrib.bibtex",
     "sphinx-mathjax-offline",  # pages are read on trains, too
@@ -42,31 +49,52 @@ exclude_patterns = ["_build", "README.md", "gallery_header.rst", "gallery/**/*.i
 # pages ---------------------------------------------------------------------------------------------------------------
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
 myst_heading_anchors = 3
-myst_url_schemes = {  # [in Binder](binder:plateau)
-    **dict.fromkeys(("http", "https", "mailto")),
-    "binder": {"url": BINDER.format(lecture="{{path}}")},
-    "repository": {"url": REPOSITORY + "/{{path}}"},
-}
 bibtex_bibfiles = ["../src/overlaps/results/references.bib"]
 html_theme = "furo"
 html_title = f"overlaps {version}"
-html_static_path = ["_static"]
+html_static_path = ["_static", "images/overview.png"]
 html_css_files = ["wide.css"]
 html_show_sphinx = False
 templates_path = ["_templates"]
+html_theme_options = {"source_branch": "main", "source_directory": "docs/"}
+if REPOSITORY:
+    html_theme_options["source_repository"] = REPOSITORY
+    html_theme_options["footer_icons"] = [{"name": "Repository", "url": REPOSITORY, "html": "&lt;/&gt;", "class": ""}]
+copybutton_selector = "div.highlight pre:not(.output pre, .sphx-glr-script-out pre)"  # code, not what it prints
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+ogp_site_url = URLS.get("Documentation", "")
+ogp_image = "_static/overview.png"
+ogp_image_alt = "ReLU at finite learning rate against SGD; power-law inputs to alpha = 1e9"
+ogp_social_cards = {"enable": False}  # one picture for all pages
+
+# other projects' names: from their pages, or, where the network cannot be reached, from inventories.txt ---------------
+intersphinx_timeout = 5  # seconds
+intersphinx_mapping = {}
+PROJECTS = {
+    "python": "https://docs.python.org/3/",
+    "numpy": "https://numpy.org/doc/stable/",
+    "scipy": "https://docs.scipy.org/doc/scipy/",
+    "matplotlib": "https://matplotlib.org/stable/",
+}
+names = [line.split() for line in (HERE / "inventories.txt").read_text().splitlines() if line[0] != "#"]
+BUILD.mkdir(exist_ok=True)
+for name, address in PROJECTS.items():
+    head = f"# Sphinx inventory version 2\n# Project: {name}\n# Version: \n# Compressed with zlib.\n"
+    lines = "".join(f"{target} {role} 1 {place} -\n" for owner, role, target, place in names if owner == name)
+    (BUILD / f"{name}.inv").write_bytes(head.encode() + zlib.compress(lines.encode()))
+    intersphinx_mapping[name] = (address, (None, str(BUILD / f"{name}.inv")))
 
 # lectures ------------------------------------------------------------------------------------------------------------
-# Kept as scripts (notebooks/*.py); the pages show them as notebooks, executed in the full build, with a link below the
-# title to one that runs (.binder) and one to the executed notebook.
+# Kept as scripts (notebooks/*.py); the pages show them as notebooks, executed in the full build, with links below the
+# title to the executed notebook and, with a repository, to one that runs.
 lectures = HERE / "lectures"
 shutil.rmtree(lectures, ignore_errors=True)
 lectures.mkdir()
 for script in sorted((HERE.parent / "notebooks").glob("*.py")):
     lecture = jupytext.read(script)
-    lecture.cells[0].source += (
-        f"\n\n[Open in Binder]({BINDER.format(lecture=script.stem)}) to run and change it,"
-        f" or download the {{nb-download}}`notebook with its outputs <{script.stem}.ipynb>`."
-    )
+    binder = f"[Open in Binder]({BINDER}{script.stem}.ipynb) to run and change it. " if REPOSITORY else ""
+    lecture.cells[0].source += f"\n\n{binder}Download: {{nb-download}}`notebook with outputs <{script.stem}.ipynb>`."
     lecture.metadata["hide-toc"] = True  # lines of code need its place
     jupytext.write(lecture, lectures / f"{script.stem}.ipynb")
 
@@ -99,10 +127,7 @@ napoleon_google_docstring = False
 napoleon_use_param = False
 napoleon_use_rtype = False
 napoleon_custom_sections = [("Attributes", "params_style")]
-nitpick_ignore_regex = [
-    ("py:exc", r"\w+(Error|Warning)"),
-    ("py:class", r"overlaps\.integrators\.compiled_steps\.\w+"),  # internal to the solvers
-]
+nitpick_ignore_regex = [("py:class", r"overlaps\.integrators\.compiled_steps\.\w+")]  # internal to the solvers
 
 # gallery -------------------------------------------------------------------------------------------------------------
 # Scripts save their figure in the current folder; a copy of them, by topic, keeps the pictures out of the repository.
@@ -138,6 +163,10 @@ for key, (title, _) in TOPICS.items():
     (scripts / key / "GALLERY_HEADER.rst").write_text(f"{title}\n{'-' * len(title)}\n")
 for script in sorted((HERE.parent / "examples").glob("*.py")):
     shutil.copy2(script, scripts / topic(script))
+for path in (HERE / "images" / "thumbnails").glob("*.png"):  # a script that is run replaces its own
+    folder = HERE / "gallery" / topic(Path(path.stem[len("sphx_glr_") : -len("_thumb")])) / "images" / "thumb"
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(path, folder)
 for key in TOPICS:  # results of long runs, beside the scripts that draw them
     shutil.copytree(HERE.parent / "examples" / "data", scripts / key / "data")
 scripts_path = os.path.relpath(scripts, HERE)
@@ -164,6 +193,17 @@ def widen_gallery(app, docname, source):
     """Take the right sidebar from pages of the gallery: rows of thumbnails and lines of code need its width."""
     if docname.startswith("gallery/"):
         source[0] = f":hide-toc:\n\n{source[0]}"
+
+
+def simplify(app, pagename, templatename, context, doctree):
+    """Open the tree of the sidebar at the page only, because 400 trees of 400 pages take most of the build's time.
+
+    Generated pages have no link to edit them.
+    """
+    tree = context["toctree"]
+    context["toctree"] = lambda **options: tree(**{**options, "collapse": True})
+    if pagename.startswith(("gallery/", "lectures/", "api/generated/")):
+        context["page_source_suffix"] = ""
 
 
 # references by another path than that of the page ---------------------------------------------------------------------
@@ -243,3 +283,4 @@ def setup(app):
     app.connect("source-read", run_code_of_pages)
     app.connect("source-read", widen_gallery)
     app.connect("missing-reference", resolve)
+    app.connect("html-page-context", simplify, priority=400)  # before the theme asks for the tree

@@ -131,7 +131,8 @@ def solve(
           otherwise; ``Trajectory.method`` names the choice and its reason.
         - "DOP853": SciPy's method, with eps_g in its error control (:class:`~overlaps.integrators.dop853.DOP853`).
         - "structured": for stiff problems and long times (:class:`~overlaps.integrators.bdf.StructuredBDF`).
-        - any other name that ``scipy.integrate.solve_ivp`` accepts, or a subclass of ``scipy.integrate.OdeSolver``.
+        - any other name that :func:`scipy.integrate.solve_ivp` accepts, or a subclass of
+          :class:`scipy.integrate.OdeSolver`.
     rtol, atol : float
         Tolerances on the overlaps; atol is min(1e-12, 1e-4 rtol) by default. The first three methods also control the
         relative error of eps_g, down to rounding: that of Q and R, or with "structured" about 5e-14 for erf and 5e-15

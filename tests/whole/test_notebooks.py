@@ -1,6 +1,8 @@
 """Every notebook converts, runs to its last assertion, and shows figures; needs the extra ``overlaps[notebooks]``."""
 
+import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,18 @@ def test_notebook(script, tmp_path):
 
 def test_there_are_notebooks():
     assert [x.stem for x in NOTEBOOKS] == ["annealing", "one_step", "plateau", "scaling_laws"]
+
+
+@pytest.mark.parametrize("script", NOTEBOOKS, ids=lambda p: p.stem)
+def test_a_notebook_has_the_cells_of_its_script(script):
+    """``jupytext --to ipynb --update notebooks/*.py`` makes them equal again."""
+    _, *cells = re.split(r"^# %%(.*)\n", script.read_text(), flags=re.MULTILINE)
+    markers, texts = cells[::2], [text.strip("\n") for text in cells[1::2]]
+    unmarked = [re.sub("^# ?", "", x, flags=re.MULTILINE) if m else x for m, x in zip(markers, texts, strict=True)]
+    written = json.loads(script.with_suffix(".ipynb").read_text())["cells"]
+    assert ["".join(cell["source"]).strip("\n") for cell in written] == unmarked
+    assert [cell["cell_type"] for cell in written] == ["markdown" if marker else "code" for marker in markers]
+    assert not any(cell.get("outputs") for cell in written), "stored without outputs"
 
 
 @pytest.mark.parametrize("script", NOTEBOOKS, ids=lambda p: p.stem)

@@ -147,7 +147,7 @@ def flag(name, value):
 
 
 def executor(value):
-    """None or a ``concurrent.futures.Executor``."""
+    """None or a :class:`concurrent.futures.Executor`."""
     if value is not None and not isinstance(value, Executor):
         raise ValueError(
             f"executor = {shown(value)}; expected a concurrent.futures.Executor such as ProcessPoolExecutor(4); from a "

@@ -22,10 +22,10 @@ else:
     def _named(name, doc):  # in module builtins, because such a class is printed without its module
         return type(name, (), {"__doc__": doc, "__module__": "builtins"})
 
-    ArrayLike = _named("ArrayLike", "Any argument of ``numpy.asarray``.")
+    ArrayLike = _named("ArrayLike", "Any argument of :func:`numpy.asarray`.")
     Floats = _named("Floats", "An array of float64.")
     Integers = _named("Integers", "An array of int64.")
     Numbers = _named("Numbers", "A number for a number, an array for an array.")
     PathLike = _named("PathLike", "A string or an ``os.PathLike``.")
     Function = _named("Function", "Any callable.")
-    Rng = _named("Rng", "A seed, a ``numpy.random.Generator`` or a ``SeedSequence``.")
+    Rng = _named("Rng", "A seed, a :class:`numpy.random.Generator` or a :class:`~numpy.random.SeedSequence`.")

@@ -52,7 +52,7 @@ class StructuredBDF(FlowSolver):
     fun : callable
         The method ``rhs`` of a ``System``; used through ``overlaps.solve(..., method="structured")``.
     t0, y0, t_bound, **options
-        As in ``scipy.integrate.BDF``; ``rtol`` and ``atol`` are tolerances of the global error of Q and R.
+        As in :class:`scipy.integrate.BDF`; ``rtol`` and ``atol`` are tolerances of the global error of Q and R.
 
     Raises
     ------

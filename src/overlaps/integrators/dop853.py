@@ -27,7 +27,7 @@ class DOP853(FlowSolver):
     Parameters
     ----------
     fun, t0, y0, t_bound, **options
-        As in ``scipy.integrate.DOP853``; equations other than the flow of the overlaps are integrated as by SciPy
+        As in :class:`scipy.integrate.DOP853`; equations other than the flow of the overlaps are integrated as by SciPy
         (``solve_ivp`` takes the class ``solver.with_scipy(DOP853)``).
 
     Notes

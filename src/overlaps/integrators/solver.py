@@ -1,4 +1,4 @@
-"""What the solvers of this library offer beyond the interface of ``scipy.integrate.OdeSolver``."""
+"""What the solvers of this library offer beyond the interface of :class:`scipy.integrate.OdeSolver`."""
 
 from abc import ABC, abstractmethod
 from functools import cache

@@ -220,7 +220,7 @@ def sweep(
         Values of each parameter, for a sweep over all combinations, the last name varying fastest; or the list of
         points, all with the same names.
     rng : int, numpy.random.SeedSequence or numpy.random.Generator, optional
-        Seed of the sweep. Point i then receives the argument ``rng``, a ``numpy.random.Generator`` from the i-th
+        Seed of the sweep. Point i then receives the argument ``rng``, a :class:`numpy.random.Generator` from the i-th
         spawned child. It does not depend on the executor, the order of evaluation or an interruption.
     executor : concurrent.futures.Executor, optional
         Executor of the points: ``ProcessPoolExecutor(4)``, Dask's ``client.get_executor()``,

@@ -189,7 +189,7 @@ def solve(
     limit : int
         Number of eigenvalues above which the two bases of powers are refused. A larger limit shows their errors.
     method : str or OdeSolver class
-        Any name known to ``scipy.integrate.solve_ivp``, or a subclass of ``scipy.integrate.OdeSolver``.
+        Any name known to :func:`scipy.integrate.solve_ivp`, or a subclass of :class:`scipy.integrate.OdeSolver`.
     rtol, atol : float
         Tolerances on the moments; atol is min(1e-12, 1e-4 rtol) by default.
     **options
