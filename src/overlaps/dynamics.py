@@ -265,7 +265,7 @@ def solve(
     else:
         traj = _certified(results[0], start, options) if certify else results[0]
     if not traj.success:
-        warn(traj.message + check.see("integration", "When it does not end well"))
+        warn(traj.message + check.see("integration", "Failed runs"))
     return traj
 
 
@@ -421,6 +421,6 @@ def solve_many(
         first = failed[0]
         warn(
             f"{failed.size} of {len(batch)} trajectories did not succeed; number {first}: {batch.message[first]}"
-            + check.see("integration", "When it does not end well")
+            + check.see("integration", "Failed runs")
         )
     return batch

@@ -194,7 +194,7 @@ def compression_error(
     solutions = [evolve(small, begin, alpha, **options) for small, begin in pairs]
     for solution in solutions:
         if not solution.success:
-            warn(solution.message + check.see("integration", "When it does not end well"))
+            warn(solution.message + check.see("integration", "Failed runs"))
     coarse, fine = (_fields(small, solution) for (small, _), solution in zip(pairs, solutions, strict=True))
     return float(max(np.max(np.abs(a - b)) for a, b in zip(coarse, fine, strict=True)))
 

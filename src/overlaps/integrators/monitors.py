@@ -69,7 +69,7 @@ class Slow(Monitor):
             self.marks = None
             warn(
                 f"steps at alpha = {alpha:.6g} are shorter than {SLOW.slow_step:g} of the interval and do not grow: "
-                f"{SLOW.window} evaluations brought {now:.1g}." + check.see("integration", "When it does not end well")
+                f"{SLOW.window} evaluations brought {now:.1g}." + check.see("integration", "Failed runs")
             )
 
 

@@ -181,7 +181,7 @@ def exact_solution(teacher, nu, selection, solutions):
                 f"two solutions at nu = {nu:.6g} have potentials that differ by {gap.mean():.2g}"
                 f"({standard_error(gap):.1g}): eps = {solutions[best].eps.mean():.4g} was chosen, "
                 f"{other.eps.mean():.4g} may be right. Try more samples."
-                + check.see("bayes", "When not to believe the equations")
+                + check.see("bayes", "Where the equations fail")
             )
     one = solutions[selected]
     q = one.q.mean(axis=0)

@@ -106,7 +106,7 @@ class LabelLaw:
             raise ValueError(
                 f"the exact channel needs {size} values of the label and {v.size} different readouts here; expected at "
                 f"most {LABELS.max_label_points} and {LABELS.max_readouts}. Try channel='gaussian', or more noise."
-                + check.see("bayes", "When not to believe the equations")
+                + check.see("bayes", "Where the equations fail")
             )
         self.tau = np.linspace(0, top, size // 2 + 1)
         self.damping = np.exp(-0.5 * Delta * self.tau**2)

@@ -53,7 +53,7 @@ class Pair(ExactPoints):
             raise ValueError(
                 f"noise = {self.noise:g} needs {self.size} values of the label; expected at most "
                 f"{LABELS.max_label_points}. Try more noise, or channel='gaussian'."
-                + check.see("bayes", "When not to believe the equations")
+                + check.see("bayes", "Where the equations fail")
             )
         tau = 2 * math.pi / (self.size * self.dy) * np.arange(self.size // 2 + 1)
         # linear binning widens the density by dy^2 / 6

@@ -204,7 +204,7 @@ def _result(d, n, draws, finished, accepted, success, message):
         warn(
             f"The posterior is not well sampled: R-hat up to {rhat.max():.3g}, effective size down to {ess.min():.3g}; "
             f"expected at most {HMC.max_rhat} and at least {HMC.min_ess}. Try more steps."
-            + check.see("bayes", "When not to believe the equations")
+            + check.see("bayes", "Where the equations fail")
         )
     return PosteriorSample(
         d=d, n=n, eps=float(value[0]), eps_err=float(errors[0]), q=value[2:], q_err=errors[2:], noise=float(value[1]),

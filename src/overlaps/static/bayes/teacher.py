@@ -135,7 +135,7 @@ class HierarchicalTeacher(Teacher):
             raise ValueError(
                 f"channel = 'exact' with noise = {self.noise:g}, activation = {check.shown(self.activation)}; expected "
                 "noise > 0 and a dictionary of Hermite components such as {3: 1.0}. Try channel='gaussian'."
-                + check.see("bayes", "When not to believe the equations")
+                + check.see("bayes", "Where the equations fail")
             )
 
     @cached_property
@@ -247,7 +247,7 @@ class HierarchicalTeacher(Teacher):
         if matrix and (self.k, self.channel) != (2, "exact"):
             raise ValueError(
                 f"overlaps = 'matrix' with k = {self.k}, channel = {self.channel!r}; expected k = 2 and "
-                "channel='exact'. Try sample_posterior." + check.see("bayes", "When not to believe the equations")
+                "channel='exact'. Try sample_posterior." + check.see("bayes", "Where the equations fail")
             )
         samples, rng = check.count("samples", samples, least=2), check.generator(rng)
         if self.channel == "exact":
