@@ -202,7 +202,7 @@ def test_results_of_another_configuration_are_kept(tmp_path):
     first = run(path, progress=False)["trajectory"]
     assert run(path, progress=False)["trajectory"] == first  # the same one may be run again
     written(tmp_path, MODEL.replace("0.5", "0.6") + START + SOLVE)
-    with pytest.raises(ValueError, match="holds the results of another configuration"):
+    with pytest.raises(ValueError, match="contains the results of another configuration"):
         run(path, progress=False)
     assert ov.load(tmp_path / "try" / "trajectory.npz") == first
 
@@ -250,7 +250,9 @@ def test_what_fills_the_memory_is_refused_in_words(tmp_path, monkeypatch):
 
     path = written(tmp_path, MODEL + START + SOLVE)
     monkeypatch.setattr(ov, "solve", full)
-    with pytest.raises(ValueError, match="more than the memory holds: Unable to allocate 14.6 TiB. Try smaller sizes"):
+    with pytest.raises(
+        ValueError, match="more memory than is available: Unable to allocate 14.6 TiB. Try smaller sizes"
+    ):
         run(path, progress=False)
 
 
@@ -290,6 +292,8 @@ def test_a_folder_with_other_files_is_refused(tmp_path, what):
         assert run(path, progress=False)["folder"] == (folder if what == "empty" else tmp_path / "deeper" / "still")
         return
     before = tree(tmp_path)
-    with pytest.raises(ValueError, match="holds other files" if what == "figure" else "holds the link figure.png"):
+    with pytest.raises(
+        ValueError, match="contains other files" if what == "figure" else "contains the link figure.png"
+    ):
         run(path, progress=False)
     assert tree(tmp_path) == before

@@ -405,7 +405,7 @@ def test_late_true_is_refused_where_it_has_no_meaning(options):
 
 def test_late_true_is_refused_for_linear_units_that_share_what_they_learn():
     model = ov.committee_machine(2, 2, activation=ov.linear, eta=0.5)
-    with pytest.raises(ValueError, match="learn only their sum"):
+    with pytest.raises(ValueError, match="learn their sum only"):
         ov.solve(model, start_of(model, Q=np.eye(2), R=0.9 * np.eye(2)), (0, 1), late=True)
 
 

@@ -159,7 +159,7 @@ def _bounded(path):
     except RecursionError:
         raise ValueError(f"{path} is nested too deep; expected tables of lists.") from None
     except MemoryError as error:
-        raise ValueError(f"{path} requires more than the memory holds: {error}. Try smaller sizes.") from None
+        raise ValueError(f"{path} requires more memory than is available: {error}. Try smaller sizes.") from None
 
 
 def _folder(path, name):
@@ -180,10 +180,12 @@ def _folder(path, name):
     files = [*folder.iterdir()]
     if files and not (folder / "config.toml").is_file():
         raise ValueError(
-            f"folder = {str(folder)!r} holds other files, and no config.toml of a run; choose another name."
+            f"folder = {str(folder)!r} contains other files, and no config.toml of a run; choose another name."
         )
     if links := [file.name for file in files if file.is_symlink()]:
-        raise ValueError(f"folder = {str(folder)!r} holds the link {links[0]}; expected files that a run has written.")
+        raise ValueError(
+            f"folder = {str(folder)!r} contains the link {links[0]}; expected files that a run has written."
+        )
     return folder
 
 
@@ -230,7 +232,9 @@ def _run(path, progress):
     config = _read(path)
     folder, copy = config["folder"], config["folder"] / "config.toml"
     if copy.exists() and copy.read_bytes() != path.read_bytes():
-        raise ValueError(f"folder = {folder} holds the results of another configuration; choose another, or remove it.")
+        raise ValueError(
+            f"folder = {folder} contains the results of another configuration; choose another, or remove it."
+        )
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(path, copy)
     (folder / "versions.txt").write_text(versions() + "\n")

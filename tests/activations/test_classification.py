@@ -87,7 +87,7 @@ def test_no_network_beats_bayes():
 def test_errors_name_what_came():
     model = ov.gaussian_mixture(1, gram=PAIR[None], weights=[0.5, 0.5], labels=[1, 0], eta=0.1)
     traj = ov.solve(model, ov.State.from_overlaps(model, Q=[[1.0]], m=[[0.1, -0.1]]), [0.0])
-    with pytest.raises(ValueError, match="labels of either sign"):
+    with pytest.raises(ValueError, match="labels of both signs"):
         traj.classification_error()
     machine = ov.committee_machine(2, 1, eta=0.1)
     traj = ov.solve(machine, machine.random_start(N=100, rng=1), [0.0])

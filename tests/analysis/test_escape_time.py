@@ -210,11 +210,11 @@ def test_a_level_that_no_curve_reaches_is_given_up_where_curves_rest(monkeypatch
     """The error at rest is that of the attractor; and of a search that stops before, what it has seen."""
     model = ov.committee_machine(1, 1, activation=ov.quadratic, eta=0.04, noise=0.3)
     rest = ov.solve(model, ov.State.from_overlaps(model, Q=[[1.0]], R=[[0.1]], T=[[1.0]]), [0.0, 3000.0])
-    with pytest.raises(ValueError, match=r"was given up at alpha = \d+.*come to rest at") as told:
+    with pytest.raises(ValueError, match=r"the search ended at alpha = \d+.*stationary at") as told:
         ov.theory.escape(model, "random", 700, 1e-6, points=64)
-    assert f"rest at {rest.eps_g[-1]:.6g}." in str(told.value)
+    assert f"is stationary at {rest.eps_g[-1]:.6g}." in str(told.value)
     monkeypatch.setattr(escape_time, "ESCAPE", escape_time.ESCAPE._replace(max_windows=2))
-    with pytest.raises(ValueError, match="the search for it was given up at alpha = .* and moves"):
+    with pytest.raises(ValueError, match="the search for it ended at alpha = .* still changes"):
         ov.theory.escape(model, "random", 700, 0.01, points=64)
 
 
@@ -270,7 +270,7 @@ def test_refusals():
         ov.theory.escape(model, start, 1000, 0.1)
     with pytest.raises(ValueError, match="does not support a gradient flow"):
         ov.theory.escape(ov.committee_machine(2, 2, eta=1.0, gradient_flow=True), start, 1000, 0.01)
-    with pytest.raises(ValueError, match="nothing to escape from"):
+    with pytest.raises(ValueError, match="expected one that grows"):
         ov.theory.escape(ov.committee_machine(1, 1, eta=1.0, noise=0.2), "random", 1000, 1e-6, points=64)
     with pytest.raises(ValueError, match="equal v"):
         unequal = ov.committee_machine(2, 2, eta=1.0, v=[1.0, 0.5])

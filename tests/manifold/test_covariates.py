@@ -134,7 +134,7 @@ def test_samples_of_other_moments_are_named(rng):
     with pytest.warns(RuntimeWarning) as record:
         ov.simulate(model, N=30, alpha=[0, 20], rng=1, samples=twice)
     first, second = (str(warning.message) for warning in record)
-    assert "the samples rows(n=600, N=30, D=12) give the fields moments other than those of the model" in first
+    assert "the samples rows(n=600, N=30, D=12) change the moments of the fields by up to" in first
     assert "test_error = " in second and "eps_g = " in second and record[0].filename == __file__
 
 

@@ -230,16 +230,19 @@ def test_bad_models_are_refused(change, words):
 
 
 BY_PLACE = [
-    (lambda model: ov.power_law(1.5, 20), "power_law() got 1.5, 20 by place; expected beta, L by name: ov.power_law("),
-    (lambda model: model.random_start(1000), "random_start() got 1000 by place; expected N, rng, student_scale, "),
-    (lambda model: ov.committee_machine(2, 2, ov.erf), "got erf by place; expected activation, teacher_activation"),
-    (lambda model: ov.quadratic_network(2, 2, 0.3), "got 0.3 by place; expected eta, v, v_star by name"),
+    (
+        lambda model: ov.power_law(1.5, 20),
+        "power_law() got 1.5, 20 by position; expected beta, L by name: ov.power_law(",
+    ),
+    (lambda model: model.random_start(1000), "random_start() got 1000 by position; expected N, rng, student_scale, "),
+    (lambda model: ov.committee_machine(2, 2, ov.erf), "got erf by position; expected activation, teacher_activation"),
+    (lambda model: ov.quadratic_network(2, 2, 0.3), "got 0.3 by position; expected eta, v, v_star by name"),
     (
         lambda model: ov.simulate(model, 50, [0, 1]),
-        "got 50, [0, 1] by place; expected N, alpha, rng, start ... by name",
+        "got 50, [0, 1] by position; expected N, alpha, rng, start ... by name",
     ),
-    (lambda model: ov.State.from_overlaps(model, [[0.3]]), "from_overlaps() got [[0.3]] by place; expected Q, R, T"),
-    (lambda model: ov.State.from_blocks(model, [[0.3]]), "from_blocks() got [[0.3]] by place; expected q, r, t"),
+    (lambda model: ov.State.from_overlaps(model, [[0.3]]), "from_overlaps() got [[0.3]] by position; expected Q, R, T"),
+    (lambda model: ov.State.from_blocks(model, [[0.3]]), "from_blocks() got [[0.3]] by position; expected q, r, t"),
 ]
 
 

@@ -173,7 +173,7 @@ def test_a_perceptron_needs_a_direction():
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda: R.hebb(0.5), "flip = 0.5; expected a finite number >= 0 and of size below 0.5. A probability"),
+        (lambda: R.hebb(0.5), "flip = 0.5; expected a finite number >= 0 and of size below 0.5. It is the probability"),
         (lambda: R.hinge(-1.0), "margin = -1.0; expected a finite number >= 0"),
         (lambda: R.logistic(0.0), "beta = 0.0; expected a finite number > 0"),
         (lambda: R.residual(stats.norm(loc=1.0)), "not symmetric about 0"),

@@ -55,7 +55,7 @@ def test_a_folder_that_others_may_write_is_none(named, part, mode, capsys):
     path.chmod(mode)
     (file,) = kernels(named).iterdir()
     assert folders.folder() is None and not folders.writable() and kernel_cache.kernel_files() == []
-    assert f"as others may write to {path}; make the folder yours alone" in capsys.readouterr().err
+    assert f"because others may write to {path}; make it your own and writable for you only" in capsys.readouterr().err
     assert answer() == (6.5, False) and [*kernels(named).iterdir()] == [file]
     path.chmod(0o700)
     assert answer() == (6.5, True)
@@ -103,7 +103,7 @@ def test_folders_and_files_of_another_user_are_not_read(named, monkeypatch, caps
     real = kernels(named).stat().st_uid
     monkeypatch.setattr(folders, "_is_own", lambda found: found.st_uid not in (real, 0))
     assert answer() == (6.5, False) and folders.folder() is None
-    assert f"as {named} belongs to another user" in capsys.readouterr().err
+    assert f"because {named} belongs to another user" in capsys.readouterr().err
     monkeypatch.setattr(folders, "why_unsafe", lambda: "")  # a file alone
     assert answer() == (6.5, False)
 

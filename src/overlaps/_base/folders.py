@@ -23,7 +23,7 @@ except ImportError:  # not a POSIX system: the folder is in the user's profile, 
     grp = pwd = None  # type: ignore[assignment]
 
 PACKAGE = __name__.partition(".")[0]
-UNWRITABLE = "no cache folder can be written"
+UNWRITABLE = "no cache folder is writable"
 
 
 @cache
@@ -31,8 +31,8 @@ def folder():
     """Folder of all kernels: in NUMBA_CACHE_DIR, or in the user's cache; None if it is not safe or of no use."""
     path, fault = folder_path(), why_unsafe()
     if fault and os.environ.get("OVERLAPS_QUIET", "0") == "0":
-        message = f"compiled kernels are neither read nor kept, as {fault}"
-        message += "; make the folder yours alone, or name another one"
+        message = f"compiled kernels are not cached, because {fault}"
+        message += "; make it your own and writable for you only, or choose another folder"
         print(f"overlaps: {message} (NUMBA_CACHE_DIR).", file=sys.stderr, flush=True)
     return str(path) if writable() or (path and not fault and any(path.glob("*.nbc"))) else None
 
@@ -109,7 +109,7 @@ def read(path):
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)), "rb") as file:
         status = os.fstat(file.fileno())
         if pwd is not None and not (_is_own(status) and _only_owner_writes(status)):
-            raise FileNotFoundError(f"{path} can be written by others")
+            raise FileNotFoundError(f"{path} is writable for others")
         return file.read()
 
 

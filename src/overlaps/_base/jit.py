@@ -173,11 +173,11 @@ event.register("numba:compile", watch)
 
 def _print_message(is_cached):
     """Print that kernels are being compiled; kernels of the library are cached on the disk if a folder is writable."""
-    when, fault = "in every process, for they hold a function of yours", tried.fault or why_unsafe()
+    when, fault = "in every process, because they contain one of your functions", tried.fault or why_unsafe()
     if is_cached and writable() and not fault:
         when = "once per machine; 'python -m overlaps warm' does it ahead"
     elif is_cached:
-        when = f"in every process, as {fault or f'{UNWRITABLE} (NUMBA_CACHE_DIR)'}"
+        when = f"in every process, because {fault or f'{UNWRITABLE} (NUMBA_CACHE_DIR)'}"
     if not messages:
         messages.append(f"overlaps: compiling kernels, {when}.")
         print(messages[0], file=sys.stderr, flush=True)

@@ -125,7 +125,7 @@ def by_name(example: str) -> Callable[[Called], Called]:
                 given = ", ".join(check.shown(x) for x in args[len(positional) :])
                 listed = ", ".join(names[:4]) + (" ..." if len(names) > 4 else "")
                 expected = f"{listed} by name: {example}" if names else f"at most {len(known)} arguments: {example}"
-                raise TypeError(f"{function.__name__}() got {given} by place; expected {expected}.")
+                raise TypeError(f"{function.__name__}() got {given} by position; expected {expected}.")
             for name in named:
                 of_model = "model" in known and (name in OF_MODEL or translated(name, OF_MODEL))
                 if name not in known and (not is_open or of_model or translated(name, known)):

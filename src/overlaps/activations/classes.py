@@ -134,7 +134,7 @@ class NumericClassesClosure(ClassesClosure):
     """
 
     by_quadrature = True
-    _kink_remedy = "Piecewise-linear units go with each other, ov.erf and ov.quadratic."
+    _kink_remedy = "Piecewise-linear units can be combined with each other, ov.erf and ov.quadratic."
 
     def _setup(self):
         # Factors on the numbers of nodes.

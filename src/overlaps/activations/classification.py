@@ -35,7 +35,7 @@ def misclassified(bound, S, v):
     if M or np.any(labels == 0):
         raise ValueError(
             f"M = {M} teachers and labels = {check.shown(labels.tolist())}; expected labels of "
-            "either sign and no teacher: otherwise there is no sign to be right about."
+            "both signs and no teacher, because the error counts wrong signs."
         )
     signs = np.sign(labels)
     if code == LINEAR or (K == 1 and code != NUMERIC) or (K == 2 and code in (ERF, RELU)):

@@ -211,8 +211,8 @@ class NumericClosure(Bound):
                 f'Use second_order="auto", "pairs" or "sobol" in from_function. {REMEDIES.gradient_flow}'
             )
         refusal = (
-            f"the matrix C of {student.name} and {teacher.name} is known to {{error:.1e}} of its size only "
-            f"({method}, size {{size}}), expected {{limit:.0e}}. "
+            f"the matrix C of {student.name} and {teacher.name} has a relative error of {{error:.1e}} "
+            f"({method}, size {{size}}); expected {{limit:.0e}}. "
             f"Raise tolerance= in from_function to accept it. {REMEDIES.gradient_flow}"
         )
         if method == "sobol":

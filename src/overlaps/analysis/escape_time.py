@@ -159,9 +159,9 @@ def escape(
     ValueError
         Models that :func:`overlaps.fluctuations` refuses; one student at R = 0 where no overlap grows to first order
         (information exponent of 3 or more), or where the noise of the steps holds it (eta too large); no plateau on the
-        symmetric path, no growing mode there ("nothing to escape from"), or modes that oscillate; a level above the
-        plateau; a level under the error at which curves come to rest, or given up after 2e6 growth times, with the
-        eps_g and alpha reached.
+        symmetric path, no mode that grows ("expected one that grows"), or oscillating ones; a level above the plateau;
+        a level under the error at which curves become stationary, or not reached after 2e6 growth times, with the eps_g
+        and alpha of the end.
     KeyboardInterrupt
         Ctrl-C: there is no partial result.
 
@@ -199,7 +199,7 @@ def escape(
     drawn = random_mean(model, scale)
     base = drawn if isinstance(start, str) else replace(start, alpha=0.0)
     if np.ptp(base.v) > 1e-12 * np.max(np.abs(base.v)):
-        raise ValueError("the students have different second layers; expected equal v: no symmetry holds a plateau.")
+        raise ValueError("the students have different second layers; expected equal v, which make a plateau.")
     signs = is_even(model) or on_equator(model, base) is not None
     reference = _symmetric(model, base, signs)
     if model.K > 1:
@@ -279,7 +279,7 @@ def _plateau(model, reference, signs):
         y = pack(state)
         at_rest = np.max(np.abs(unknowns.system.rhs(0.0, y))) < ESCAPE.rest_tol * model.eta * np.max(np.abs(y))
         if at_rest and not point.converged:
-            raise ValueError(f"the symmetric path comes to rest at no fixed point: {point.message}")
+            raise ValueError(f"the symmetric path does not end at a fixed point: {point.message}")
         reached, height = _error(model, state), _error(model, point.state) if point.converged else np.nan
         if abs(reached - height) <= ESCAPE.height_tol * height:
             y = pack(point.state)
@@ -290,7 +290,7 @@ def _plateau(model, reference, signs):
             before = None
         length *= 2
     raise ValueError(
-        f"the symmetric path does not come to rest before alpha = {length:g}: no plateau that SGD would have to leave."
+        f"the symmetric path is not stationary before alpha = {length:g}; expected a plateau that SGD leaves."
     )
 
 
@@ -308,7 +308,7 @@ def _growing(unknowns, y):
     least = ESCAPE.growth_tol * np.max(np.abs(values))
     growing = values[values.real > least]
     if not growing.size:
-        raise ValueError("no mode grows on the plateau that the symmetric path ends on: nothing to escape from.")
+        raise ValueError("no mode grows on the plateau at the end of the symmetric path; expected one that grows.")
     if np.max(np.abs(growing.imag)) > ESCAPE.growth_tol * growing.real.max():
         raise ValueError("the growing modes of the plateau oscillate; no law of the escape is known.")
 
@@ -371,12 +371,12 @@ class _Times:
             states = [batch[int(j)][-1] for j in left]
             self._check_falling(batch, left, end)
         raise ValueError(
-            f"level = {self.level:g}: the search for it was given up at alpha = {end:.6g}, where eps_g is still "
-            f"{batch.eps_g[left, -1].max():.6g}, and moves. Expected a higher level; or solve, with stop = level."
+            f"level = {self.level:g}: the search for it ended at alpha = {end:.6g}, where eps_g is "
+            f"{batch.eps_g[left, -1].max():.6g} and still changes. Expected a higher level; or solve with stop=level."
         )
 
     def _check_falling(self, batch, left, end):
-        """Refuse levels below the error at which a curve has come to rest: a fixed point without growing modes."""
+        """Refuse levels below the error at which a curve is stationary: a fixed point without growing modes."""
         first, last = batch.eps_g[left][:, [0, -1]].T
         if not np.all(np.isfinite(last)):
             raise ValueError(f"level = {self.level:g} is not reached: {batch.message[left[~np.isfinite(last)][0]]}")
@@ -384,8 +384,8 @@ class _Times:
             state = batch[int(j)][-1]
             if not growing_rates(self.model, state, ESCAPE.growth_tol).size:
                 raise ValueError(
-                    f"level = {self.level:g} is not reached: the search was given up at alpha = {end:.6g}, where eps_g "
-                    f"has come to rest at {_error(self.model, state):.6g}. Expected a higher level, or less noise."
+                    f"level = {self.level:g} is not reached: the search ended at alpha = {end:.6g}, where eps_g "
+                    f"is stationary at {_error(self.model, state):.6g}. Expected a higher level, or less noise."
                 )
 
     def interpolated(self, x):

@@ -129,8 +129,9 @@ def plateau(
     if every or found:
         return found if every else found[0]
     raise ValueError(
-        f"no plateau: a curve of {model} from overlaps that nearly vanish {message}, and was slow at no saddle "
-        "with growing modes. Linear students have none, and single ones but R = 0; lower eta, or try traj.plateaus()."
+        f"no plateau: a curve of {model} from overlaps that nearly vanish {message}, and no part of it is slow "
+        "near a saddle with growing modes. Linear students have none, and single ones but R = 0; lower eta, or try "
+        "traj.plateaus()."
     )
 
 
@@ -181,7 +182,7 @@ def _follow(model, state, every):
                 return found, ""
         was_slow = slow
         if at_rest and not growing_rates(model, state, CRITERIA.growth_tol).size:
-            return found or _plateaus(model, runs), f"came to rest by alpha = {state.alpha:.3g}"
+            return found or _plateaus(model, runs), f"became stationary by alpha = {state.alpha:.3g}"
         length, times = 2 * length, np.geomspace(0.5, 1.0, records + 1)[1:]
     return _plateaus(model, runs), f"was followed to alpha = {state.alpha:.3g}"
 

@@ -247,8 +247,9 @@ def fluctuations(
     result = _warn_if_flat(_warn_if_large(Fluctuations(trajectory, N, start, *work.run(trajectory.alpha, Sigma))))
     if result.error > EXPANSION.max_std_error:
         more = f"take points = {8 * points}, or " if model.rule is None else ""
-        known = f"fluctuations: std('eps_g') at alpha = {result.alpha[-1]:.6g} is known to {result.error:.1%} only"
-        warn(f"{known}: .error, of sampled fields; {more}simulate." + check.see("finite_size", "Without simulation"))
+        error = f"fluctuations: std('eps_g') at alpha = {result.alpha[-1]:.6g} has an error of {result.error:.1%}"
+        advice = f"because fields are sampled: {more}simulate." + check.see("finite_size", "Without simulation")
+        warn(f"{error} (.error), {advice}")
     return result
 
 
@@ -407,8 +408,7 @@ def checked_trajectory(trajectory, N):
         if forgets or model.schedules or np.any(model.ratios != 1):
             raise ValueError(
                 "the steps of these mixed tasks differ by task: different eigenvalues, shares that change, or "
-                "different rates or heads with weight decay. fluctuations does not support this; expected none. "
-                "Simulate."
+                "different rates or heads with weight decay. fluctuations does not support this: use ov.simulate."
             )
     if not trajectory.success:
         raise ValueError(f"the trajectory did not succeed ({trajectory.message}); expected one that did.")

@@ -156,8 +156,8 @@ def unfit(model, state):
         f"eta_v = {model.eta_v:g}; expected a fixed second layer": model.trains_v,
         f"noise = {model.noise:g} keeps eps_g at a finite value; expected 0": model.noise > 0,
         f"weight_decay = {model.weight_decay[0]:g} moves the fixed point; expected 0": model.weight_decay[0] > 0,
-        f"constraint = {model.constraint!r} keeps students from moving freely; expected none": model.spherical,
-        f"drift = {model.drift:g} keeps the teachers ahead; expected 0": model.drift > 0,
+        f"constraint = {model.constraint!r} restricts the students; expected none": model.spherical,
+        f"drift = {model.drift:g} moves the teachers; expected 0": model.drift > 0,
         "the teacher does not act on x (T differs from sum_l tau^l/s_l)": not state.sees_inputs,
     }  # fmt: skip
     return "; ".join(reason for reason, holds in reasons.items() if holds)

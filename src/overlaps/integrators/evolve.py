@@ -144,7 +144,9 @@ def _nearly_learned(system):
     """Test whether every student has nearly learned its teacher, at a packed state."""
     reason = unfit(system.model, system.start)
     if not reason and system.model.activation.code == LINEAR and system.model.K > 1:
-        reason = "linear units learn only their sum, their differences stay; expected K = M = 1, see theory.linear"
+        reason = (
+            "linear units learn their sum only, and their differences remain; expected K = M = 1, see theory.linear"
+        )
     if reason:
         message = f"late=True cannot follow this problem to the end: {reason}. Leave late out."
         raise ValueError(message + check.see("integration", "Late times"))
@@ -191,8 +193,8 @@ def _check_singular_start(system, run, solver, options, close):
         run.success = run.left = False
         change = f"by {worst:.1g} of it" if np.isfinite(worst) else "by any factor"
         run.message += (
-            " But the answer depends on digits that the start does not have: students there are sums of others "
-            f"or of teachers up to rounding, and norms perturbed by {PSD.perturbation:.1g} change eps_g {change}. "
+            " But the result depends on rounding of the start, where students are sums of other students or of "
+            f"teachers: norms perturbed by {PSD.perturbation:.1g} change eps_g {change}. "
             "Start from students that differ more, or average over such starts."
         )
 
@@ -211,7 +213,7 @@ def _changes(system, run, solver, options, close, at, perturbed):
     other = integrate(system, perturbed, times, every_step=False, method=solver, options=options, keep=run.keep)
     run.nfev += other.nfev
     if other.interrupted:
-        run.message += f" The second run, which measures what errors grow to, was {other.message}"
+        run.message += f" The second run, which measures the growth of errors, was {other.message}"
         return 0.0, 0.0
     overlap_change = eps_g_change = 0.0 if other.success else np.inf
     for n, y, error in zip(later, other.y[1:], other.error[1:], strict=False):

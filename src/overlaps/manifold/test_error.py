@@ -114,8 +114,8 @@ def warn_of_moments(deviation, law):
     """Warn if the fields do not have the moments on which Q, R, T and eps_g are based."""
     if deviation:
         warn(
-            f"{law} give the fields moments other than those of the model, by up to {100 * deviation:.0f} %: Q, R, T "
-            "and eps_g are those of the model's Gaussian fields and do not describe these runs. Use test_error."
+            f"{law} change the moments of the fields by up to {100 * deviation:.0f} % from the model's: Q, R, T and "
+            "eps_g belong to the model's Gaussian fields and do not describe these runs. Use test_error."
             + check.see("hidden_manifold", "Mixtures in place of Gaussian latents")
         )
 
@@ -127,7 +127,7 @@ def warn_of_errors(alpha, eps_g, error, se):
     if abs(gap) > WARNINGS.sigmas * scatter and abs(gap) > WARNINGS.error_fraction * measured:
         warn(
             f"at alpha = {alpha[-1]:g} the error on fresh samples is test_error = {measured:.3g} +- {scatter:.1g}, but "
-            f"eps_g = {theory:.3g}, that of the model's Gaussian fields with these overlaps: these samples (or "
-            "latents, or few of them) give the fields another law, and only test_error is the error of the network."
+            f"eps_g = {theory:.3g}, which belongs to Gaussian fields with these overlaps. The fields of these samples "
+            "(or latents, or of few of them) have another law, and only test_error is the error of the network."
             + check.see("limits", "Inputs are Gaussian")
         )

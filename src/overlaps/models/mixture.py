@@ -73,7 +73,7 @@ class GaussianMixture(Model):
             self._set(gram=_gram_of_means(self.spectrum, self.means))
         gram = check.array("gram", self.gram, (L, C, C), "Overlaps of the class means in each eigenspace.")
         check.symmetric("gram", gram)
-        check.positive_semidefinite("gram", gram, "It holds the scalar products of the class means.")
+        check.positive_semidefinite("gram", gram, "It contains the scalar products of the class means.")
         self._set(gram=gram)
 
     @property

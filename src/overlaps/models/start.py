@@ -286,8 +286,8 @@ def on_switches(times, step, until):
 
 def _begins(begin, first):
     return (
-        f"the start belongs to time {begin:g}, expected nothing before it and intervals from there on. A state that is "
-        f"meant to begin elsewhere: state.replace(alpha={first:g})."
+        f"the start belongs to time {begin:g}, expected later times, and intervals that begin there. To move the "
+        f"start: state.replace(alpha={first:g})."
     )
 
 

@@ -335,7 +335,7 @@ def _result(control, limits, end, constant, tol, maxiter, gap):
     model, failure_reason = control.model, ""
     # if a constant is optimal, both are equal up to the errors of their grids
     if end is None or not end[0] <= (1 + SEARCH.grid_tol) * constant[1]:
-        failure_reason = "every start diverged" if end is None else "nothing better than a constant was found"
+        failure_reason = "every start diverged" if end is None else "no schedule better than a constant was found"
         failure_reason += "; the best constant rate is returned. Try initial=, bounds=, or a shorter horizon."
         u = np.full(control.knots.size, constant[0])
         end = (*control.gradient(u, control.steps(u[0])), np.array([]))

@@ -41,7 +41,7 @@ def _closed(
 
 
 def _flipped(kernel, force, flip):
-    p = check.number("flip", flip, least=0, below=0.5, hint="A probability; from 1/2 on labels teach the opposite.")
+    p = check.number("flip", flip, least=0, below=0.5, hint="It is the probability of a wrong label.")
     return _closed(kernel, force, (kernel.__name__, p), [p], noise=(LABELS, np.array([1 - p, p])))
 
 

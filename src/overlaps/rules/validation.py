@@ -160,7 +160,7 @@ def probe(rule):
         if not np.all(np.isfinite(np.concatenate([outcome, *errors]))):
             raise ValueError(
                 f"force gives F = {outcome[:-K]}, G = {outcome[-K:]} and error {np.ravel(errors)} at lam = {lam}, "
-                f"nu = {nu}, xi = {xi:.4g}; expected finite numbers. F and G are to be filled: F[0] = ..."
+                f"nu = {nu}, xi = {xi:.4g}; expected finite numbers. The function must fill F and G: F[0] = ..."
             )
         largest = max(largest, np.max(np.abs(outcome)))
     if rule.others is not None:

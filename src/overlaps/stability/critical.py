@@ -34,9 +34,9 @@ class ContinuationOptions(NamedTuple):
     # Relative change across a bracket of rounding size. Larger changes are jumps to another fixed point.
     jump_tol: float = 1e-3
     infinity_ratio: float = 1e3  # Squared weights over the teachers' above which the fixed point ends at infinity.
-    runaway_ratio: float = 10  # The same for a stable fixed point: above, the message says that it runs away.
+    runaway_ratio: float = 10  # The same for a stable fixed point: above, the message reports that it diverges.
     max_newton_steps: int = 20  # Steps of Newton's method at one learning rate.
-    max_total_steps: int = 500  # Steps of Newton's method in all; a fixed point that runs away takes all of them.
+    max_total_steps: int = 500  # Steps of Newton's method in all; a fixed point that diverges takes all of them.
     # Relative distance from eta_c at which the critical mode is read; at eta_c it mixes with the zero modes.
     mode_offset: float = 1e-6
     real_tol: float = 1e-6  # Imaginary parts below this fraction of the Jacobian count as zero.
@@ -57,7 +57,7 @@ class CriticalEta(float):
         The critical learning rate; nan if none was found.
     kind : str
         "crossing": a real eigenvalue passes zero. "Hopf": a pair of complex ones does, and oscillations grow. "fold":
-        the fixed point meets another one and ends. "infinity": it moves to infinity. "none below 3.9": it was
+        the fixed point merges with another one and ends. "infinity": it moves to infinity. "none below 3.9": it was
         followed up to that learning rate and is stable all the way.
     state : State
         The fixed point at ``eta``; where there is none, the last one followed.
@@ -125,7 +125,7 @@ def critical_eta(model: Model, state: State, *, search: tuple[float, float] | No
         A float, eta_c, with ``kind``, ``state``, ``eps_g``, ``mode``, ``message``: the nearest one to ``model.eta`` in
         that direction, to about 1e-12 relative. With label noise or weight decay a fixed point can end there instead,
         by meeting an unstable one (``kind`` "fold") or by moving to infinity ("infinity"); this is found to about 1e-5
-        or better. Where the fixed point is stable up to the end of the range, or runs away until 500 steps of Newton's
+        or better. Where the fixed point is stable up to the end of the range, or diverges until 500 steps of Newton's
         method are spent (bounded students with noise, whose weights grow without a bifurcation), the rate is nan and
         ``kind`` contains the last learning rate followed.
 
@@ -296,14 +296,14 @@ class _Branch:
         if self.excess(eta) > CONTINUATION.infinity_ratio:
             message = f"the fixed point moves to infinity (students exceed the teachers {self.excess(eta):.1e} times)"
             return self.result(eta, "infinity", eta, eta, message)
-        return self.result(eta, "fold", eta, eta, "the fixed point meets another one, and ends")
+        return self.result(eta, "fold", eta, eta, "the fixed point merges with another one, and ends")
 
     def no_end(self, eta, why):
         """The fixed point is stable as far as it was followed."""
         message = f"stable for all eta tried in [{self.model.eta:.4g}, {eta:.4g}], at the end of {why}"
         if self.excess(eta) > CONTINUATION.runaway_ratio:
             message += (
-                f"; it runs away (students exceed the teachers {self.excess(eta):.2g} times), no bifurcation is left"
+                f"; it diverges without a bifurcation (students exceed the teachers {self.excess(eta):.2g} times)"
             )
         return self.result(np.nan, f"none below {eta:.4g}", eta, eta, message)
 

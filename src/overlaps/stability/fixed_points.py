@@ -169,7 +169,7 @@ def _caveat(guess, reached):
     if reached * NEWTON.vanished_ratio > guess:
         return (
             f"; but students have grown from Q_kk = {guess:.2g} to {reached:.2g}, where units saturate and the flow "
-            "comes to rest: none was found near the guess. Start nearer to one, or lower eta."
+            "stops: none was found near the guess. Start nearer to one, or lower eta."
         )
     return ""
 

@@ -385,7 +385,7 @@ def local_slope(
     rates, amplitudes = LearnedPairs.checked(M, eta, v, v_star).modes(spectrum, x, y)
     alpha = check.times("alpha", alpha)
     if not np.all(np.isfinite(alpha)):
-        raise ValueError("alpha contains inf; expected finite times: the slope of a dying exponential has no limit.")
+        raise ValueError("alpha contains inf; expected finite times: the slope of a decaying exponential has no limit.")
     slowest = rates[amplitudes != 0].min(initial=np.inf)  # a common factor: not all terms underflow
     terms = amplitudes * np.exp(-np.multiply.outer(alpha, np.maximum(rates - slowest, 0.0)))
     return -alpha * (terms @ rates) / terms.sum(axis=-1)

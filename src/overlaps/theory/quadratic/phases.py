@@ -397,7 +397,7 @@ def final_descent(
     floor = 0.0 if gradient_flow else noise_floor(K, M, eta=eta, noise=noise)
     alpha = check.array("alpha", alpha, (...,))
     if np.any(alpha <= 0):
-        raise ValueError(f"alpha has the entry {alpha.min():g}; expected times > 0: the law holds at late ones.")
+        raise ValueError(f"alpha has the entry {alpha.min():g}; expected times > 0: the law holds at late times.")
     return (K - M) * K**2 * (M + 2) / (64 * (K + 2) * (eta * alpha) ** 2) * bracket + floor
 
 
