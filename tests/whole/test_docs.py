@@ -84,6 +84,14 @@ def test_calls_of_which_function_do_i_want_can_be_made(span, setting):
         inspect.signature(function).bind_partial(*positional, **{x.arg: x.value for x in call.keywords})
 
 
+def test_stored_thumbnails_belong_to_scripts():
+    """``docs/conf.py`` puts them into quick builds by the name of the script; the first page shows three."""
+    stored = [path.name for path in (ROOT / "docs" / "images" / "thumbnails").iterdir()]
+    scripts = {f"sphx_glr_{path.stem}_thumb.png" for path in (ROOT / "examples").glob("*.py")}
+    assert len(stored) > 70 and set(stored) <= scripts
+    assert all(Path(x).name in stored for x in re.findall(r"\S+_thumb\.png", (ROOT / "docs" / "index.md").read_text()))
+
+
 def test_pages_have_code():
     assert sum(len(code(page)) for page in PAGES) > 25  # the pattern finds what is there
 
