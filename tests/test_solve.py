@@ -17,6 +17,7 @@ from overlaps._base.signatures import undisturbed
 from overlaps.flow import binding
 from overlaps.flow.system import System
 from overlaps.integrators.failure import Failure
+from overlaps.integrators.solver import Traits
 
 
 def start_of(model, **overlaps):
@@ -585,7 +586,7 @@ def test_what_grows_without_bound_is_said_to_diverge(size, sentence):
     system = System(model, ov.State.from_overlaps(model, Q=np.eye(2), R=[[0.5], [0.5]], T=[[1.0]]))
     y = size * np.array([1.0, 1.0, 1.0, 0.0, 1.0]) * [1.0, 1.0, 1e-3, 1.0, 1e-3]  # R above what Q and T allow
     failure = Failure(system, {"rtol": 1e-8, "atol": 1e-12}, system.pack(system.start))
-    assert sentence in failure.reason(SimpleNamespace(t=0.0, y=y, failure=None, adjustable=True))
+    assert sentence in failure.reason(SimpleNamespace(t=0.0, y=y, failure=None, traits=Traits(adjustable=True)))
 
 
 def test_aligned_kinked_units_are_named_where_the_step_size_vanishes():
@@ -595,7 +596,7 @@ def test_aligned_kinked_units_are_named_where_the_step_size_vanishes():
         system = System(model, ov.State.from_overlaps(model, **options))
         y = system.pack(system.start)
         # explicit: the problem may be stiff for it
-        step = SimpleNamespace(t=0.0, y=y, failure="Required step size is too small.", one_step=True)
+        step = SimpleNamespace(t=0.0, y=y, failure="Required step size is too small.", traits=Traits(one_step=True))
         sentence = Failure(system, {"rtol": 1e-8, "atol": 1e-12}, y).reason(step)
         assert ("aligned with another unit" in sentence and "try method='DOP853'" in sentence) == named
         assert ("method='structured'" in sentence) != named
@@ -614,7 +615,7 @@ def test_a_step_that_vanishes_beside_a_vanishing_norm_names_both_its_student_and
     )
     system = System(model, start)
     y = system.pack(start)
-    step = SimpleNamespace(t=2.3, y=y, failure="Required step size is too small.", one_step=True)
+    step = SimpleNamespace(t=2.3, y=y, failure="Required step size is too small.", traits=Traits(one_step=True))
     sentence = Failure(system, {"rtol": 1e-8, "atol": 1e-12}, y).reason(step)
     assert ("student 1 has shrunk to norm zero" in sentence) == shrinks
     if shrinks:
