@@ -45,10 +45,11 @@ class SecondRunOptions(NamedTuple):
 class EquatorOptions(NamedTuple):
     """When a run has stayed where students have no overlap with the teachers."""
 
-    max_overlap: float = (
-        1e-6  # |r| relative to the largest norms that counts as none: that of N = 10^12. Larger: starts.
-    )
-    least_share: float = 0.99  # Share of the interval. Smaller: runs with a long plateau that learn in the end.
+    # Overlap, relative to the largest norms, that counts as none: that of random weights at N = 10^12. Larger: random
+    # weights of ordinary N count as none; smaller: rounding of quadrature counts as an overlap.
+    max_overlap: float = 1e-6
+    # Share of the interval from which on a run has stayed. Smaller: also runs that learn after a long plateau.
+    least_share: float = 0.99
 
 
 SECOND_RUN = SecondRunOptions()
