@@ -1,7 +1,6 @@
 """Finite steps: batches of a number of samples proportional to N, an exact map of the overlaps in place of a flow."""
 
 import numpy as np
-from scipy.integrate import OdeSolver
 
 from .._base import check
 from ..flow.system import system_of
@@ -21,7 +20,7 @@ def checked_step(step, *, method="auto", rtol=1e-8, atol=None, **options):
     return check.number("step", step, above=0, hint="A step takes step * N samples.")
 
 
-class FiniteSteps(FlowSolver, OdeSolver):
+class FiniteSteps(FlowSolver):
     r"""Steps of length ``step`` in alpha: all samples at the old weights, their gradients added.
 
     With the velocity :math:`\dot w = G w + B w^*` of the mean weights, :math:`G = s_l A - \eta \kappa`, a step h gives
@@ -38,6 +37,7 @@ class FiniteSteps(FlowSolver, OdeSolver):
     t: float
     y: np.ndarray
     nfev: int
+    scipy_class = "OdeSolver"
     traits = Traits(interpolates=True, discrete=True)
 
     def __init__(self, fun, t0, y0, t_bound, vectorized=False, *, step, rtol=0.0, atol=0.0):
