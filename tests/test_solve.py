@@ -651,6 +651,17 @@ def test_a_run_without_overlaps_says_so(R, alpha):
     assert "start from random weights, R of order 1/sqrt(N), by model.random_start(N=, rng=)" in traj.message
 
 
+@pytest.mark.parametrize("blocks", [True, False])
+@pytest.mark.parametrize("n", [2, 128])
+def test_batches_say_so_too(n, blocks):
+    """One after another, and side by side in SIMD registers."""
+    model = ov.committee_machine(1, 1, activation=ov.quadratic, eta=0.04)
+    starts = [ov.State.from_overlaps(model, Q=[[1.0]], R=[[R]], T=[[1.0]]) for R in (0.0, 0.03)] * (n // 2)
+    batch = ov.solve_many(model, starts, (0, 50), blocks=blocks)
+    alone = [ov.solve(model, start, (0, 50), blocks=blocks).message for start in starts[:2]]
+    assert list(batch.message) == alone * (n // 2) and "R stays" in alone[0] and "R stays" not in alone[1]
+
+
 def test_other_runs_do_not():
     """Random weights, growth from 1e-8 in good time, a last record alone, no time at all, a teacher of no weight."""
     long = dict(alpha=(0, 200))

@@ -57,7 +57,7 @@ from ._batch import STATUS, Outcome, Problems, advance_batch, compile_batch
 from ._dop853 import STATE
 from ._steps import Control
 from .dop853 import DOP853
-from .evolve import checked_controls, closure_note, evolve
+from .evolve import checked_controls, closure_note, equator_note, evolve
 from .failure import FAILURE, allowed_negative_eigenvalue, diverged
 from .finite_steps import FiniteSteps, checked_step
 from .methods import NOT_STIFF, check_model, check_options, choose_method, solver_class, stiff
@@ -349,6 +349,7 @@ class _Jobs:
         records = np.full((len(indices), *self.records.shape[1:]), np.nan)
         nfev, status = np.zeros((2, len(indices)), np.int64)
         rest = compiled_schedule(evaluator), control, first_step, self.blocks, *times, self.halt
+        n_r = self.record_packing.shape[0] * self.record_packing.crossed
         if alone:
             advance_batch(*self.compiled(groups), problems, *rest, Outcome(records, nfev, status), np.zeros(1, STATE))
             last = np.column_stack([records[:, -1], np.full(len(indices), self.times[-1])])
@@ -356,13 +357,14 @@ class _Jobs:
             last = run_simd(self.simd, problems, *rest, Outcome(records, nfev, status))
         for row, i in enumerate(indices):
             if status[row] in (STATUS.finished, STATUS.stopped, STATUS.diverged):
-                last_record, (end, *divergence) = np.split(last[row], [records.shape[2]])
+                model, (last_record, (end, *divergence)) = self.models[i], np.split(last[row], [records.shape[2]])
                 message = f"stop condition met at alpha = {end:.6g}."
                 if status[row] == STATUS.finished:
-                    message = end_sentence(self.times) + self._note(self.models[i], problems.S[row], problems.w[row])
+                    message = end_sentence(self.times) + self._note(model, problems.S[row], problems.w[row])
+                    message += equator_note(model, self.starts[i], self.times[self.skipped :], records[row, :, :n_r])
                 elif status[row] == STATUS.diverged:
                     alpha, size = divergence[:2]
-                    message = f"stopped at alpha = {alpha:.6g}: {diverged(size, self.models[i].eta)}"
+                    message = f"stopped at alpha = {alpha:.6g}: {diverged(size, model.eta)}"
                 self._write(i, records[row], last_record, end, nfev[row], status[row] != STATUS.diverged, message)
                 self.method[i] = DOP853.__name__ + self.reasons[i]
 

@@ -130,11 +130,14 @@ def evolve(
         run.message += system.duplicate_units.message
     eps_late, floor_late = np.array(run.late[first:]).T if run.late else (None, None)
     reached = np.array(run.alpha[first:])
+    run.message += closure_note(system.closure, system.C)
+    if run.success:
+        run.message += equator_note(model, start, reached, r)
     return SimpleNamespace(
         model=model, schedule=schedule, alpha=reached, q=q, v=v, **{"m": None} | model.split_rows(r),
         tau=start.tau, T=teachers_at(model, start.tau, start.T, schedule, reached), h=start.h, nu=start.nu,
         success=run.success, stopped=bool(run.success and reached[-1] < times[-1]), nfev=run.nfev,
-        message=run.message + closure_note(system.closure, system.C) + equator_note(model, start, reached, r, run),
+        message=run.message,
         method=solver.__name__ + reason if step is None else f"finite steps of {step:g}", step=step,
         solver=solver if step is None else None, rtol=rtol, atol=atol, eps_late=eps_late,
         floor_late=floor_late, eps_error=np.array(run.error[first:]) + system.closure.averaging_error,
@@ -242,12 +245,12 @@ def _follow_differences(system, run, solver, tick, common):
     run.message += f" From alpha = {at:.6g} on in the differences of students and teachers ({solver.__name__})."
 
 
-def equator_note(model, start, alpha, r, run):
-    """Message about students that had no overlap with the teachers at nearly all times alpha (n,); r (n, L, K, M)."""
+def equator_note(model, start, alpha, r):
+    """Message about students that had no overlap with the teachers at nearly all times alpha (n,); r (n, ...)."""
     limit = EQUATOR.max_overlap * np.sqrt(np.max(start.Q) * np.max(start.T, initial=0.0))
-    if not run.success or not np.max(np.abs(r[0]), initial=0.0) <= limit:
+    if not np.max(np.abs(r[0]), initial=0.0) <= limit:
         return ""
-    stays = int(np.argmin(np.append(np.max(np.abs(r), axis=(1, 2, 3), initial=0.0) <= limit, False)))
+    stays = int(np.argmin(np.append(np.max(np.abs(r.reshape(len(r), -1)), axis=1, initial=0.0) <= limit, False)))
     hidden = (alpha[stays - 1] - start.alpha) / max(alpha[-1] - start.alpha, 1e-300)
     teaches = np.any(start.T) and any(task.rule is not None or np.any(task.v_star) for task in model.tasks)
     if hidden < EQUATOR.least_share or not teaches:
