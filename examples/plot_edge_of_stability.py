@@ -54,7 +54,7 @@ fig, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.8), layout="const
 for f, traj in curves.items():
     left.semilogy(np.maximum(traj.eps_g, 1e-16), label=f"{f:g} of the edge")
 left.set(xlabel="step", ylabel=r"$\epsilon_g$", ylim=(1e-17, 1))
-left.legend(fontsize="small", frameon=False)
+left.legend(fontsize="small", frameon=False, loc=(0.52, 0.5))
 for values in attractor[10:]:
     middle.plot(c, values, ",", color="0.6")
 middle.plot(np.repeat(CHECKED, 64), np.ravel(orbits), ".", color="C1", ms=3)
