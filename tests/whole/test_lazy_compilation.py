@@ -153,7 +153,7 @@ def last(eta):
 
 def power(L=32):
     m = ov.committee_machine(2, 2, eta=0.2, spectrum=ov.power_law(beta=1.0, L=L))
-    return m, m.random_start(N=100 * L, rng=1)
+    return m, m.random_start(N=100 * L, rng=2)
 """
 
 
