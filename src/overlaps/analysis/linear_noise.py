@@ -50,6 +50,8 @@ class ExpansionOptions(NamedTuple):
     # Variance of eps_g, relative to the largest one that its gradient and the covariance allow, below which it vanishes
     # to first order. Smaller: rounding counts as a variance; larger: eps_g that is nearly independent counts as zero.
     min_variance: float = 1e-16
+    # Second-order change of eps_g, relative to gradient times covariance, below which it is rounding of differences.
+    min_bend: float = 1e-10
 
 
 EXPANSION = ExpansionOptions()
@@ -431,7 +433,8 @@ def _warn_if_flat(result):
     gradient, Sigma = result.gradients[-1], result.covariances[-1]
     size = gradient @ gradient * np.trace(Sigma)
     if size > 0 and gradient @ Sigma @ gradient <= EXPANSION.min_variance * size:
-        bend = "its mean is predicted" if result.bends[-1] else "its mean is that of the equations to order 1/N"
+        bends = abs(result.bends[-1]) > EXPANSION.min_bend * np.linalg.norm(gradient) * np.trace(Sigma)
+        bend = "its mean is predicted" if bends else "its mean is that of the equations to order 1/N"
         warn(
             f"fluctuations: at alpha = {result.alpha[-1]:.6g} eps_g has no slope along the fluctuations, as for one "
             "student at R = 0. std('eps_g') is 0 there to first order, the true one of order 1/N or, for an "
