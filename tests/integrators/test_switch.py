@@ -113,3 +113,17 @@ def test_a_run_is_compiled_in_its_middle_when_that_pays(kind, monkeypatch):
     assert not kind.due(integrator) and kind.due(integrator)
     monkeypatch.setattr(kind, "begun", {(flow, closure)})
     assert kind.pays(integrator)
+
+
+@pytest.mark.parametrize("budget", [1, 40])
+def test_digits_do_not_depend_on_when_compiled_steps_return(budget, monkeypatch):
+    """They return after a time, with one step whose records Python evaluates, by the same operations."""
+    model = ov.committee_machine(2, 2, eta=0.2, spectrum=ov.power_law(beta=1.0, L=8))
+    start = model.random_start(N=800, rng=2)
+    runs = {"method": "structured"}, {"method": "DOP853"}
+    once = [ov.solve(model, start, (0, 100), **run) for run in runs]
+    monkeypatch.setattr(compiled_steps.CompiledSteps, "limited", lambda self, _: budget)
+    for run, before in zip(runs, once, strict=True):
+        again = ov.solve(model, start, (0, 100), **run)
+        assert np.array_equal(again.q, before.q) and np.array_equal(again.r, before.r)
+        assert np.array_equal(again.eps_g, before.eps_g) and again.nfev == before.nfev

@@ -150,6 +150,24 @@ class StructuredBDF(FlowSolver):
         self._add_error()
         return result
 
+    def _dense_output_impl(self):
+        """SciPy's polynomial, its terms added in the order of ``_bdf.interpolate``.
+
+        Compiled steps return after a time; digits must not depend on which of both evaluates a record.
+        """
+        polynomial = super()._dense_output_impl()
+        D = np.asarray(polynomial.D)
+
+        def value(t):
+            y, p = np.multiply.outer(D[0], np.ones_like(t)), 1.0
+            for row, shift, length in zip(D[1:], polynomial.t_shift, polynomial.denom, strict=True):
+                p = p * ((t - shift) / length)
+                y = y + np.multiply.outer(row, p)
+            return y
+
+        polynomial._call_impl = value
+        return polynomial
+
     def _refresh(self):
         """Compute a new Jacobian if the rates differ too much from those in the last one."""
         if self.system.evaluator is None:
