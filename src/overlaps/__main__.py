@@ -9,6 +9,7 @@ for container images, clusters and lectures; without a name, those of erf.
 
 import argparse
 import json
+import math
 import os
 import sys
 import time
@@ -17,7 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
-from scipy.special import erf
 
 import overlaps as ov
 from overlaps._base.accounts import account_files
@@ -79,7 +79,7 @@ def demo_table(fluct, runs):
         numbers = theory.eps_g[i], mean[i], std[i], *(one.eps_g[0, i] for one in runs[:3])
         cells = zip(numbers, list(columns.values())[1:], strict=True)
         lines.append(f"{fluct.alpha[i]:6.1f} " + " ".join(f"{x:{width}.3e}" for x, width in cells))
-    (fraction, error), normal = fraction_inside(fluct, runs), erf(np.sqrt(2))
+    (fraction, error), normal = fraction_inside(fluct, runs), math.erf(math.sqrt(2))
     end, error_of_end = np.mean([one.eps_g[0, -1] for one in runs]), std[-1] / np.sqrt(len(runs))
     lines += [
         f"\n{fraction:.0%} +- {error:.0%} of all R within two standard deviations of their mean; expected {normal:.0%}",

@@ -228,6 +228,7 @@ def solve(
     References
     ----------
     Saad and Solla (1995), Phys. Rev. E 52, 4225; Yoshida and Okada (2019); Goldt et al. (2020), arXiv:1909.11500.
+    Finite steps: Dandi et al. (2024), arXiv:2305.18270; Bordelon and Pehlevan (2022), arXiv:2106.02713.
 
     Examples
     --------

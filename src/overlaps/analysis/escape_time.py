@@ -23,7 +23,7 @@ from ..models import Model, State
 from ..models.features import check_features
 from ..models.state import of_state
 from ..results.curves import first_below
-from ..stability.equator import hidden, on_equator
+from ..stability.equator import hidden_reason, on_equator
 from ..stability.fixed_points import fixed_point
 from ..stability.linear import growing_rates
 from ..stability.symmetry import is_even, mean_overlaps
@@ -211,7 +211,7 @@ def escape(
         raise ValueError(f"level = {level:g}; expected below the error of the plateau, {error:.6g}.")
     unknowns = Unknowns(model, reference, False)
     pack = unknowns.system.pack
-    if model.K == 1 and signs and (reason := hidden(model, plateau)):
+    if model.K == 1 and signs and (reason := hidden_reason(model, plateau)):
         raise ValueError(f"{reason}.")
     rates, left = _growing(unknowns, pack(plateau))
     modes, rate = len(left), float(np.linalg.eigvals(rates).real.max())

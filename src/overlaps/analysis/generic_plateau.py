@@ -13,7 +13,7 @@ from ..models import Model, State
 from ..models.features import check_features
 from ..models.state import of_state
 from ..results.trajectory import Trajectory
-from ..stability.equator import hidden
+from ..stability.equator import hidden_reason
 from ..stability.linear import growing_rates
 from ..stability.plateaus import CRITERIA, Plateau, find
 from ..stability.symmetry import averaged, equal_readouts
@@ -122,7 +122,7 @@ def plateau(
         check.choice("start", start, ("random",), "Or a State.")
     state = random_mean(model, scale) if isinstance(start, str) else check.state(start).on(model)
     symmetric = averaged(model, state, equal_readouts(state.v))
-    if model.K == 1 and not symmetric.r.any() and (reason := hidden(model, symmetric)):
+    if model.K == 1 and not symmetric.r.any() and (reason := hidden_reason(model, symmetric)):
         raise ValueError(f"no plateau: {reason}.")
     found, message = _follow(model, _perturbed(model, symmetric, rng), every)
     found = [replace(one, alpha=(np.nan, np.nan)) for one in found]

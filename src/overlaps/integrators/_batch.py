@@ -1,9 +1,9 @@
 """Many trajectories of one closure, one after another, in one compiled function without the GIL.
 
-``advance_batch`` does for each trajectory what ``compiled_steps.RungeKutta`` does for one: it fills the named tuples,
-calls ``advance`` until the last stop.  Work arrays that hold nothing between
-trajectories (A, B, C, dv, velocities, recorded points) are made once for the call, so once for a thread; ``Problems``
-holds the arrays that each trajectory needs for itself.
+``advance_batch`` does for each trajectory what ``compiled_steps.RungeKutta`` does for one: it fills the named tuples
+and calls ``advance`` until the last stop.  Work arrays that contain nothing between trajectories (A, B, C, dv,
+velocities, recorded points) are made once for the call, so once for a thread; ``Problems`` has the arrays that each
+trajectory needs for itself.
 """
 
 from typing import NamedTuple

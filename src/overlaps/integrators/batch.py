@@ -57,7 +57,7 @@ from ._batch import STATUS, Outcome, Problems, advance_batch, compile_batch
 from ._dop853 import STATE
 from ._steps import Control
 from .dop853 import DOP853
-from .evolve import checked_controls, closure_note, equator_note, evolve
+from .evolve import checked_controls, closure_note, evolve, no_overlap_note
 from .failure import FAILURE, allowed_negative_eigenvalue, diverged
 from .finite_steps import FiniteSteps, checked_step
 from .methods import NOT_STIFF, check_model, check_options, choose_method, solver_class, stiff
@@ -361,7 +361,7 @@ class _Jobs:
                 message = f"stop condition met at alpha = {end:.6g}."
                 if status[row] == STATUS.finished:
                     message = end_sentence(self.times) + self._note(model, problems.S[row], problems.w[row])
-                    message += equator_note(model, self.starts[i], self.times[self.skipped :], records[row, :, :n_r])
+                    message += no_overlap_note(model, self.starts[i], self.times[self.skipped :], records[row, :, :n_r])
                 elif status[row] == STATUS.diverged:
                     alpha, size = divergence[:2]
                     message = f"stopped at alpha = {alpha:.6g}: {diverged(size, model.eta)}"

@@ -15,6 +15,7 @@ Start: ``pays`` is true if the kernels are compiled or if compiling them pays (`
 again before every step that was made without.
 """
 
+from abc import ABC, abstractmethod
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -49,7 +50,7 @@ class CallOptions(NamedTuple):
 CALL_OPTIONS = CallOptions()
 
 
-class CompiledSteps:
+class CompiledSteps(ABC):
     """Steps of the solver of an ``Integrator`` through all its output times and knots, by the method ``step``.
 
     It returns after the last step, after a step that may be a reason to stop, such as eps_g at or below the level
@@ -126,17 +127,17 @@ class CompiledSteps:
         closure = self.solver.system.closure
         return 1 if closure.by_quadrature else min(budget, closure.period or budget)
 
+    @abstractmethod
     def prepare(self):
         """Make the arrays that hold the state between calls."""
-        raise NotImplementedError
 
+    @abstractmethod
     def advance(self):
         """Make steps until one needs a check; return a ``RETURN`` code."""
-        raise NotImplementedError
 
+    @abstractmethod
     def put(self, y):
         """Continue from y in place of the state after the last step."""
-        raise NotImplementedError
 
 
 class Position:

@@ -42,7 +42,7 @@ class SecondRunOptions(NamedTuple):
     sobol_atol: float = 1e-2
 
 
-class EquatorOptions(NamedTuple):
+class NoOverlapOptions(NamedTuple):
     """When a run has stayed where students have no overlap with the teachers."""
 
     # Overlap, relative to the largest norms, that counts as none: that of random weights at N = 10^12. Larger: random
@@ -53,7 +53,7 @@ class EquatorOptions(NamedTuple):
 
 
 SECOND_RUN = SecondRunOptions()
-EQUATOR = EquatorOptions()
+NO_OVERLAP = NoOverlapOptions()
 
 
 def evolve(
@@ -132,7 +132,7 @@ def evolve(
     reached = np.array(run.alpha[first:])
     run.message += closure_note(system.closure, system.C)
     if run.success:
-        run.message += equator_note(model, start, reached, r)
+        run.message += no_overlap_note(model, start, reached, r)
     return SimpleNamespace(
         model=model, schedule=schedule, alpha=reached, q=q, v=v, **{"m": None} | model.split_rows(r),
         tau=start.tau, T=teachers_at(model, start.tau, start.T, schedule, reached), h=start.h, nu=start.nu,
@@ -245,15 +245,15 @@ def _follow_differences(system, run, solver, tick, common):
     run.message += f" From alpha = {at:.6g} on in the differences of students and teachers ({solver.__name__})."
 
 
-def equator_note(model, start, alpha, r):
+def no_overlap_note(model, start, alpha, r):
     """Message about students that had no overlap with the teachers at nearly all times alpha (n,); r (n, ...)."""
-    limit = EQUATOR.max_overlap * np.sqrt(np.max(start.Q) * np.max(start.T, initial=0.0))
+    limit = NO_OVERLAP.max_overlap * np.sqrt(np.max(start.Q) * np.max(start.T, initial=0.0))
     if not np.max(np.abs(r[0]), initial=0.0) <= limit:
         return ""
     stays = int(np.argmin(np.append(np.max(np.abs(r.reshape(len(r), -1)), axis=1, initial=0.0) <= limit, False)))
-    hidden = (alpha[stays - 1] - start.alpha) / max(alpha[-1] - start.alpha, 1e-300)
+    share = (alpha[stays - 1] - start.alpha) / max(alpha[-1] - start.alpha, 1e-300)
     teaches = np.any(start.T) and any(task.rule is not None or np.any(task.v_star) for task in model.tasks)
-    if hidden < EQUATOR.least_share or not teaches:
+    if share < NO_OVERLAP.least_share or not teaches:
         return ""
     return (
         f" R stays at 0 up to alpha = {alpha[stays - 1]:.6g}, because overlaps with the teachers grow in proportion to "

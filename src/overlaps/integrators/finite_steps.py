@@ -31,7 +31,8 @@ class FiniteSteps(FlowSolver):
         v \mathrel{+}= h\, \dot v
 
     with the velocities of the flow: its noise :math:`s_l p_l C` is that of h N independent samples, and the last term
-    is the square of the mean step. On spheres, students are scaled back to their norms.
+    is the square of the mean step. On spheres, students are scaled back to their norms. Exact for N -> infinity; for
+    linear units at finite batches Bordelon and Pehlevan (2022), arXiv:2106.02713, have the same recursion.
     """
 
     t: float

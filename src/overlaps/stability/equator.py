@@ -34,7 +34,7 @@ def on_equator(model, state):
     return equator if np.all(_at_rest(model, equator)[1]) else None
 
 
-def hidden(model, equator):
+def hidden_reason(model, equator):
     """Why a student that rests on the equator is not drawn away to first order; empty if it moves, or is drawn away."""
     if not all(map(np.all, _at_rest(model, equator))) or _grows(model, equator):
         return ""
